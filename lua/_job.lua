@@ -1,0 +1,18 @@
+-- One job as the moves on a job read it. A missing job has no standing; its other facts read as empty.
+local JOB = { 'standing', 'owner', 'project', 'kind', 'attempts', 'fence', 'lease_until', 'seq', 'last_event' }
+
+local function read_job(job_id)
+  local found, job = redis.call('HMGET', key_job(job_id), unpack(JOB)), {}
+  for n = 1, #JOB do job[JOB[n]] = found[n] or '' end
+  job.attempts = tonumber(job.attempts) or 0
+  job.lease_until = tonumber(job.lease_until) or 0
+  job.exists = job.standing ~= ''
+  job.terminal = job.standing == 'completed' or job.standing == 'failed'
+  return job
+end
+
+-- Take a job out of the one index it stands in, and let it stand again from `at` on, if given.
+local function restand(job_id, job, at)
+  if job.attempts < MAX_ATTEMPTS then return stand(job_id, job.seq, job.project, job.kind, at) end
+  if at then redis.call('ZADD', key_spent(), whole(at), job_id) else redis.call('ZREM', key_spent(), job_id) end
+end

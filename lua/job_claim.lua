@@ -1,0 +1,147 @@
+#!lua flags=allow-oom
+-- Take one claimable job under a lease that only one caller can win.
+-- Request: kind ('' for any), lease in milliseconds
+-- Reply:   job_id, kind, payload, lease_until, attempts, fence, 'replay' or '', ids set aside as damaged; or none
+-- Refuses: UNAUTHENTICATED, REQUEST_ID_REUSED
+-- Touches: principal, replay, ready, kinds, projects, projects_of, turns, job, payload, spent, damaged, profile, history
+-- Cost:    O(G + log N): G the caller's grants (at most 1,000; 64 projects for a star), N jobs of a project and kind
+-- Again:   under the same request id the same claim while its lease is live and current, else none; nothing written
+-- Pieces:  clock, call, replay, event, ready
+local wanted, lease = ARGV[7], tonumber(ARGV[8])
+
+-- check
+local principal = redis.call('HGETALL', key_principal(client_id))
+local facts = {}
+for n = 1, #principal, 2 do facts[principal[n]] = principal[n + 1] end
+if facts.standing ~= 'live' then return refuse('UNAUTHENTICATED') end
+local answer, reused = recall()
+if reused then return reused end
+if answer then
+  local job_id, claimed_fence = answer:match('^(.+)/(%d+)$')
+  local job = redis.call('HMGET', key_job(job_id),
+    'standing', 'fence', 'lease_until', 'kind', 'attempts', 'project')
+  local covered = facts['grant:*'] or facts['grant:' .. (job[6] or '')]
+  if job[1] ~= 'claimed' or job[2] ~= claimed_fence or (tonumber(job[3]) or 0) <= now or not covered then
+    return { '', '', '', '', '', '', 'replay' }
+  end
+  return { job_id, job[4], redis.call('GET', key_payload(job_id)) or '', job[3], job[5], job[2], 'replay' }
+end
+
+-- Byte order, for Lua's own order of strings follows the server's locale.
+local function comes_before(a, b)
+  for n = 1, math.min(#a, #b) do
+    local x, y = a:byte(n), b:byte(n)
+    if x ~= y then return x < y end
+  end
+  return #a < #b
+end
+
+-- Give the projects that the caller covers and that have claimable work of the wanted kind.
+local function projects_with_work()
+  local found = {}
+  if facts['grant:*'] then
+    local index = wanted == '' and key_projects() or key_projects_of(wanted)
+    local entries = redis.call('ZRANGE', index, '-inf', whole(now), 'BYSCORE', 'LIMIT', 0, STAR_PROJECTS)
+    for n = 1, #entries do found[n] = entries[n]:sub(SEQ + 1) end
+    return found
+  end
+  for field in pairs(facts) do
+    if field:sub(1, 6) == 'grant:' then
+      local project = field:sub(7)
+      local head = earliest(wanted == '' and key_kinds(project) or key_ready(project, wanted))
+      if head[1] and tonumber(head[2]) <= now then found[#found + 1] = project end
+    end
+  end
+  return found
+end
+
+-- Give the project whose turn it is: served longest ago, never served first, then by name.
+local function whose_turn(projects)
+  if #projects < 2 then return projects[1] end
+  local turns = redis.call('HMGET', key_turns(), unpack(projects))
+  local best = 1
+  for n = 2, #projects do
+    local mine, theirs = tonumber(turns[n]) or 0, tonumber(turns[best]) or 0
+    if mine < theirs or (mine == theirs and comes_before(projects[n], projects[best])) then best = n end
+  end
+  return projects[best]
+end
+
+-- Give the kind to take from a project: the wanted one, or the one whose earliest job has stood longest.
+local function kind_in(project)
+  if wanted ~= '' then return wanted end
+  local head = earliest(key_kinds(project))
+  return head[1] and head[1]:sub(SEQ + 1)
+end
+
+local function sound(job, member, job_id, project, kind)
+  local attempts, seq = tonumber(job[4] or '0'), tonumber(job[7])
+  return (job[1] == 'queued' or job[1] == 'claimed') and job[2] == project and job[3] == kind
+    and attempts and attempts >= 0 and attempts < MAX_ATTEMPTS and seq and entry(seq, job_id) == member
+    and (not job[6] or tonumber(job[6]))
+end
+
+-- write
+local aside = {}
+
+-- A hash edited beyond use must not block what stands behind it.
+local function set_aside(job_id, project, kind, head)
+  local key = key_ready(project, kind)
+  redis.call('ZADD', key_damaged(), whole(now), job_id)
+  redis.call('ZREM', key, head[1])
+  carry_all_up(project, kind, head, earliest(key))
+  aside[#aside + 1] = job_id
+end
+
+local function drop(index, name)
+  for _, member in ipairs(redis.call('ZRANGE', index, 0, STAR_PROJECTS - 1)) do
+    if member:sub(SEQ + 1) == name then redis.call('ZREM', index, member) end
+  end
+end
+
+-- An index above promised work that is not there: drop the promises and carry up what is.
+local function mend(project, kind, head)
+  drop(key_projects(), project)
+  if not kind then return end
+  drop(key_kinds(project), kind)
+  drop(key_projects_of(kind), project)
+  carry_all_up(project, kind, {}, head)
+end
+
+local function win(job_id, project, kind, job)
+  local attempts, claimed_fence = tonumber(job[4] or '0') + 1, whole(math.max((tonumber(job[6]) or 0) + 1, now))
+  local lease_until, prev, takeover = now + lease, job[8] or '', job[1] == 'claimed'
+  local number = next_event(takeover and 2 or 1)
+  if takeover then
+    prev = record(number - 1, 'job.reclaimed', job_id, { project = project, reason = job[5], prev = prev })
+  end
+  local event = record(number, 'job.claimed', job_id, { project = project, from = job[1], to = 'claimed',
+    attempts = whole(attempts), fence = claimed_fence, prev = prev })
+  redis.call('HSET', key_job(job_id), 'standing', 'claimed', 'owner', client_id, 'holder', holder,
+    'lease_until', whole(lease_until), 'attempts', whole(attempts), 'fence', claimed_fence,
+    'changed_at', whole(now), 'last_event', event)
+  local last = attempts >= MAX_ATTEMPTS
+  stand(job_id, job[7], project, kind, not last and lease_until or nil)
+  if last then redis.call('ZADD', key_spent(), whole(lease_until), job_id) end
+  redis.call('HSET', key_turns(), project, event)
+  remember(job_id .. '/' .. claimed_fence)
+  return { job_id, kind, redis.call('GET', key_payload(job_id)) or '', whole(lease_until), whole(attempts),
+    claimed_fence, '', table.concat(aside, ' ') }
+end
+
+for _ = 1, 100 do
+  local project = whose_turn(projects_with_work())
+  if not project then break end
+  local kind = kind_in(project)
+  local head = kind and earliest(key_ready(project, kind)) or {}
+  if not head[1] or tonumber(head[2]) > now then
+    mend(project, kind, head)
+  else
+    local job_id = head[1]:sub(SEQ + 1)
+    local job = redis.call('HMGET', key_job(job_id), 'standing', 'project', 'kind', 'attempts', 'owner', 'fence',
+      'seq', 'last_event')
+    if sound(job, head[1], job_id, project, kind) then return win(job_id, project, kind, job) end
+    set_aside(job_id, project, kind, head)
+  end
+end
+return { '', '', '', '', '', '', '', table.concat(aside, ' ') }

@@ -1,0 +1,42 @@
+#!lua
+-- Create one durable job in queued standing.
+-- Request: job_id, kind, payload, project, lane_id ('' where not given), digest of the immutable facts
+-- Reply:   job_id, 'replay' when it answers a repeat
+-- Refuses: UNAUTHENTICATED, REQUEST_ID_REUSED, DENIED, LANE_NOT_FOUND, PROJECT_MISMATCH
+-- Touches: principal, replay, lane, profile, history, job, payload, ready, kinds, projects, projects_of
+-- Cost:    O(log N) in the jobs of the same project and kind
+-- Again:   under the same request id the first answer, nothing written
+-- Pieces:  clock, call, caller, replay, event, ready
+local job_id, kind, payload, project, lane_id, digest = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
+
+-- check
+local lane = { false }
+if lane_id ~= '' then lane = redis.call('HMGET', key_lane(lane_id), 'project', 'seq') end
+local result_project = project
+if lane[1] and project == '' then result_project = lane[1] end
+local live, conductor, _, explicit = caller(result_project)
+if not live then return refuse('UNAUTHENTICATED') end
+local answer, reused = recall()
+if reused then return reused end
+if answer then return { answer, 'replay' } end
+if not conductor then return refuse('DENIED') end
+if lane_id ~= '' then
+  if not lane[2] then return refuse('LANE_NOT_FOUND') end
+  if project ~= '' and project ~= lane[1] then return refuse('PROJECT_MISMATCH') end
+end
+if not explicit then return refuse('DENIED') end
+
+-- write
+local seq = next_event()
+local event = record(seq, 'job.created', job_id, { project = result_project, to = 'queued', digest = digest })
+local job = { 'kind', kind, 'project', result_project, 'standing', 'queued', 'attempts', '0',
+  'created_at', whole(now), 'changed_at', whole(now), 'seq', event, 'last_event', event }
+if lane_id ~= '' then
+  job[#job + 1] = 'lane_id'
+  job[#job + 1] = lane_id
+end
+redis.call('HSET', key_job(job_id), unpack(job))
+if payload ~= '' then redis.call('SET', key_payload(job_id), payload) end
+stand(job_id, seq, result_project, kind, now)
+remember(job_id)
+return { job_id }

@@ -1,0 +1,45 @@
+#!lua flags=allow-oom
+-- Hold a batch of jobs against the indexes, and put back what is missing there; no standing and no owner changes.
+-- Request: job ids, at most 1,000
+-- Reply:   how many have lapsed, how many stand exhausted, how many entries were put back, ids beyond use
+-- Refuses: nothing
+-- Touches: job, ready, kinds, projects, projects_of, spent, damaged
+-- Cost:    O(B log N): B ids, N jobs of a project and kind
+-- Again:   nothing is left to put back
+-- Pieces:  clock, call, ready, job
+local lapsed, exhausted, put_back, beyond_use = 0, 0, 0, {}
+
+-- check
+local function due_at(job) return job.standing == 'claimed' and job.lease_until or tonumber(job.queued_at) end
+
+local function sound(job)
+  return (job.standing == 'queued' or job.standing == 'claimed') and tonumber(job.seq) and due_at(job)
+end
+
+-- write
+for n = 7, #ARGV do
+  local job_id = ARGV[n]
+  local job = read_job(job_id)
+  job.queued_at = redis.call('HGET', key_job(job_id), 'changed_at')
+  if job.terminal or sound(job) then redis.call('ZREM', key_damaged(), job_id) end
+  if job.exists and not job.terminal then
+    if not sound(job) then
+      redis.call('ZADD', key_damaged(), whole(now), job_id)
+      beyond_use[#beyond_use + 1] = job_id
+    elseif job.attempts >= MAX_ATTEMPTS then
+      if due_at(job) <= now then exhausted = exhausted + 1 end
+      if not redis.call('ZSCORE', key_spent(), job_id) then
+        redis.call('ZADD', key_spent(), whole(due_at(job)), job_id)
+        put_back = put_back + 1
+      end
+    else
+      if job.standing == 'claimed' and due_at(job) <= now then lapsed = lapsed + 1 end
+      local member = entry(job.seq, job_id)
+      if not redis.call('ZSCORE', key_ready(job.project, job.kind), member) then
+        stand(job_id, job.seq, job.project, job.kind, due_at(job))
+        put_back = put_back + 1
+      end
+    end
+  end
+end
+return { lapsed, exhausted, put_back, table.concat(beyond_use, ' ') }

@@ -1,0 +1,31 @@
+#!lua
+-- Queue an exhausted or failed job again, with no attempt spent.
+-- Request: job_id
+-- Reply:   'queued', 'replay' when it answers a repeat
+-- Refuses: REQUEST_ID_REUSED, JOB_NOT_FOUND, JOB_NOT_REQUEUEABLE
+-- Touches: replay, job, ready, kinds, projects, projects_of, spent, profile, history
+-- Cost:    O(log N) in the jobs of the same project and kind
+-- Again:   under the same request id the first answer, nothing written; else JOB_NOT_REQUEUEABLE
+-- Pieces:  clock, call, replay, event, ready, job
+local job_id = ARGV[7]
+
+-- check
+local answer, reused = recall()
+if reused then return reused end
+if answer then return { 'queued', 'replay' } end
+local job = read_job(job_id)
+if not job.exists then return refuse('JOB_NOT_FOUND') end
+local held = job.standing == 'claimed' and job.lease_until > now
+local exhausted = not job.terminal and job.attempts >= MAX_ATTEMPTS and not held
+if job.standing ~= 'failed' and not exhausted then return refuse('JOB_NOT_REQUEUEABLE') end
+
+-- write
+local event = record(next_event(), 'job.requeued', job_id, { project = job.project, from = job.standing, to = 'queued',
+  attempts = '0', fence = job.fence, prev = job.last_event })
+redis.call('HSET', key_job(job_id), 'standing', 'queued', 'owner', '', 'holder', '', 'lease_until', '',
+  'attempts', '0', 'changed_at', whole(now), 'last_event', event)
+redis.call('HDEL', key_job(job_id), 'result_ref', 'reason')
+redis.call('ZREM', key_spent(), job_id)
+stand(job_id, job.seq, job.project, job.kind, now)
+remember('')
+return { 'queued' }

@@ -1,0 +1,21 @@
+#!lua flags=allow-oom
+-- Disable a principal, or enable it again; it holds from the very next call.
+-- Request: client_id, live or disabled
+-- Reply:   1 when something changed, else 0
+-- Refuses: UNKNOWN_PRINCIPAL
+-- Touches: principal, profile, history
+-- Cost:    O(1)
+-- Again:   nothing is left to change: 0, no event
+-- Pieces:  clock, call, event
+local id, standing = ARGV[7], ARGV[8]
+
+-- check
+local principal = redis.call('HMGET', key_principal(id), 'standing', 'last_event')
+if not principal[1] then return refuse('UNKNOWN_PRINCIPAL') end
+if principal[1] == standing then return 0 end
+
+-- write
+local event = record(next_event(), standing == 'live' and 'principal.enabled' or 'principal.disabled', id,
+  { from = principal[1], to = standing, prev = principal[2] })
+redis.call('HSET', key_principal(id), 'standing', standing, 'last_event', event)
+return 1

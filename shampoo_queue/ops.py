@@ -1,0 +1,111 @@
+"""The operators' moves on jobs, and their look at one job or lane, beside the nine tools."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from . import keys
+from .contract import limit
+from .errors import InvalidArgument
+from .registry import Operator
+from .tools import _UUID, NOTHING, is_unicode, iso, text
+from .wire import Command, Operation
+
+_BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """What one pass of `expire` found: lapsed leases that are claimable again, jobs with no attempt left, index
+    entries put back, and jobs edited beyond use."""
+
+    lapsed: int
+    exhausted: int
+    put_back: int
+    damaged: tuple[str, ...]
+
+
+def _job_id(job_id: Any) -> str:
+    return job_id if isinstance(job_id, str) and _UUID.fullmatch(job_id) else NOTHING
+
+
+class OpsOperations:
+    """Moves and looks that are an operator's, not a caller's: no grant is asked, every move is an event."""
+
+    def __init__(self, operator: Operator, profile: str) -> None:
+        self._operator = operator
+        self._profile = profile
+
+    def requeue(self, job_id: str) -> Operation[None]:
+        """Queue an exhausted or failed job again, with no attempt spent.
+
+        Raises `JobNotFound`, `JobNotRequeueable` or `Unavailable`.
+        """
+        yield from self._operator.move("job_requeue", _job_id(job_id))
+
+    def cancel(self, job_id: str, reason: str) -> Operation[None]:
+        """End a job that has no outcome yet as failed, with a reason of 1 to 512 characters.
+
+        Raises `JobNotFound`, `JobAlreadyTerminal`, `InvalidArgument` or `Unavailable`.
+        """
+        if not isinstance(reason, str) or not reason or len(reason) > limit("reason") or not is_unicode(reason):
+            raise InvalidArgument(f"reason must be text of 1 to {limit('reason')} characters")
+        yield from self._operator.move("job_cancel", _job_id(job_id), reason)
+
+    def expire(self) -> Operation[Expired]:
+        """Hold every job against the indexes, in bounded batches, and put back what is missing there.
+
+        No standing and no owner changes, and progress never waits for this: a claim finds lapsed work by itself.
+        It finds what an edit by hand or a lost key made invisible. Takes one pass over the profile's keys.
+        """
+        lapsed, exhausted, put_back = 0, 0, 0
+        damaged: set[str] = set()
+        start = keys.spell(self._profile, "job", "")
+        cursor: Any = b"0"
+        while True:
+            cursor, found = yield Command(("SCAN", cursor, "MATCH", _glob(start) + "*", "COUNT", str(_BATCH)))
+            job_ids = [text(key)[len(start) :] for key in found]
+            for n in range(0, len(job_ids), _BATCH):
+                reply = yield from self._operator.move("job_expire", *job_ids[n : n + _BATCH])
+                lapsed, exhausted, put_back = lapsed + reply[0], exhausted + reply[1], put_back + reply[2]
+                damaged |= set(text(reply[3]).split())
+            if text(cursor) == "0":
+                return Expired(lapsed, exhausted, put_back, tuple(sorted(damaged)))
+
+    def job(self, job_id: str) -> Operation[dict[str, Any] | None]:
+        """Give one job as it is stored, or None; the payload stays where it is."""
+        return (yield from self._stored("job", job_id))
+
+    def lane(self, lane_id: str) -> Operation[dict[str, Any] | None]:
+        """Give one lane as it is stored, or None."""
+        return (yield from self._stored("lane", lane_id))
+
+    def payload(self, job_id: str) -> Operation[str]:
+        """Give a job's payload; empty when it has none."""
+        reply = yield Command(("GET", keys.spell(self._profile, "payload", _job_id(job_id))))
+        return "" if reply is None else text(reply)
+
+    def _stored(self, family: str, entity_id: str) -> Operation[dict[str, Any] | None]:
+        reply = yield Command(("HGETALL", keys.spell(self._profile, family, _job_id(entity_id))))
+        flat = list(reply) if isinstance(reply, list) else [part for pair in reply.items() for part in pair]
+        stored = {text(name): text(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
+        return {f"{family}_id": entity_id, **_readable(stored)} if stored else None
+
+
+def _readable(stored: dict[str, str]) -> dict[str, Any]:
+    """Show instants as ISO-8601 and counts as numbers; leave out what only the scripts need."""
+    shown: dict[str, Any] = {}
+    for name, value in stored.items():
+        if name in ("created_at", "changed_at", "lease_until"):
+            shown[name] = iso(int(value)) if value.isdigit() else value
+        elif name in ("attempts", "fence"):
+            shown[name] = int(value) if value.isdigit() else value
+        elif name not in ("seq", "last_event"):
+            shown[name] = value
+    return shown
+
+
+def _glob(literal: str) -> str:
+    """Write a literal text for SCAN's MATCH."""
+    return "".join(f"\\{c}" if c in "*?[]^\\" else c for c in literal)

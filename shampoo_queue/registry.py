@@ -1,0 +1,229 @@
+"""What the tools check against: principals with their grants, quorums with their participants, tasks.
+
+They belong to other parts of SHAMPOO; here operators keep a small registry of them. Every change is one move and
+one event, and holds from the very next call. A change that changes nothing is no event and no error.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from .contract import limit
+from .errors import InvalidArgument
+from .tools import _UUID, NOTHING, RequestIds, digest_of, immutable, is_unicode, iso, own_holder, slot_of, text
+from .wire import Move, Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """A registered caller. ``""`` among the grants is untagged work, ``"*"`` star scope."""
+
+    client_id: str
+    live: bool
+    conductor: bool
+    grants: tuple[str, ...]
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """A quorum over one project."""
+
+    quorum_id: str
+    project: str
+    open: bool
+    participants: tuple[str, ...]
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A task that lanes may point at while it is live."""
+
+    task_id: str
+    live: bool
+    created_at: str
+
+
+class Operator:
+    """Who makes operators' moves, and how such a move is spelled: as a tool's, with the operator as its caller."""
+
+    def __init__(self, operator: str) -> None:
+        self.operator = _name("operator", operator)
+        self._ids = RequestIds()
+
+    def move(self, script: str, *arguments: str) -> Operation[Any]:
+        """Run one operator's move under a request id of its own."""
+        slot, request_id = self._ids.take()
+        reply = yield Move(
+            script,
+            (
+                self.operator,
+                own_holder(),
+                request_id,
+                slot_of(request_id),
+                digest_of(script, arguments),
+                "",
+                *arguments,
+            ),
+            request_id,
+        )
+        self._ids.give_back(slot)
+        return reply
+
+
+def _name(what: str, value: Any, empty: bool = False) -> str:
+    """Check a name that an operator gives: text of at most 128 characters without control characters."""
+    if not isinstance(value, str) or not is_unicode(value):
+        raise InvalidArgument(f"{what} must be text")
+    if not value and not empty:
+        raise InvalidArgument(f"{what} must not be empty")
+    if len(value) > limit("project"):
+        raise InvalidArgument(f"{what} is longer than {limit('project')} characters")
+    if any(c < " " or "\x7f" <= c <= "\x9f" for c in value):
+        raise InvalidArgument(f"{what} must not hold control characters")
+    return value
+
+
+def _names(what: str, values: Iterable[str], most: int, empty: bool = False) -> list[str]:
+    if isinstance(values, str):
+        raise InvalidArgument(f"{what}s must be a list, not one text")
+    checked = sorted({_name(what, value, empty) for value in values})
+    if len(checked) > most:
+        raise InvalidArgument(f"at most {most:,} {what}s")
+    return checked
+
+
+def _quorum_id(quorum_id: Any) -> str:
+    return quorum_id if isinstance(quorum_id, str) and _UUID.fullmatch(quorum_id) else NOTHING
+
+
+class RegistryOperations:
+    """Keep principals, quorums and tasks. Every method raises `OperatorError`, `InvalidArgument` or `Unavailable`."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+
+    def add_principal(self, client_id: str, *, conductor: bool = False, grants: Iterable[str] = ()) -> Operation[bool]:
+        """Register a principal; give whether it is new.
+
+        Adding one again with the very same facts changes nothing; with others it raises `PrincipalExists`.
+        """
+        given = _names("grant", grants, limit("grants"), empty=True)
+        reply = yield from self._operator.move(
+            "principal_add", _name("client_id", client_id), "1" if conductor else "0", *given
+        )
+        return bool(reply)
+
+    def grant(self, client_id: str, project: str) -> Operation[bool]:
+        """Grant a project, ``""`` for untagged work, ``"*"`` for star scope; give whether it is new."""
+        name = _name("project", project, empty=True)
+        return bool((yield from self._operator.move("principal_grant", _name("client_id", client_id), name)))
+
+    def revoke(self, client_id: str, project: str) -> Operation[bool]:
+        """Take a grant; give whether it was held."""
+        name = _name("project", project, empty=True)
+        return bool((yield from self._operator.move("principal_revoke", _name("client_id", client_id), name)))
+
+    def set_conductor(self, client_id: str, conductor: bool = True) -> Operation[bool]:
+        """Give or take the conductor role; give whether that changed anything."""
+        flag = "1" if conductor else "0"
+        return bool((yield from self._operator.move("principal_set_conductor", _name("client_id", client_id), flag)))
+
+    def disable_principal(self, client_id: str) -> Operation[bool]:
+        """Let every call of a principal be refused as unauthenticated; give whether it was live."""
+        return bool((yield from self._standing(client_id, "disabled")))
+
+    def enable_principal(self, client_id: str) -> Operation[bool]:
+        """Let a disabled principal call again; give whether it was disabled."""
+        return bool((yield from self._standing(client_id, "live")))
+
+    def _standing(self, client_id: str, standing: str) -> Operation[Any]:
+        return self._operator.move("principal_set_standing", _name("client_id", client_id), standing)
+
+    def principals(self) -> Operation[list[Principal]]:
+        """List every principal, in the order in which they were added."""
+        found = yield from self._listed("principals")
+        return [
+            Principal(
+                name,
+                facts.get("standing") == "live",
+                facts.get("conductor") == "1",
+                tuple(sorted(field.removeprefix("grant:") for field in facts if field.startswith("grant:"))),
+                iso(int(facts.get("created_at", "0"))),
+            )
+            for name, facts in found
+        ]
+
+    def open_quorum(self, project: str, participants: Iterable[str] = ()) -> Operation[str]:
+        """Open a quorum over a project (``""`` untagged, never ``"*"``) and give its id.
+
+        Every participant must be a principal, else `UnknownPrincipal`.
+        """
+        if _name("project", project, empty=True) == "*":
+            raise InvalidArgument("project must not be '*'")
+        quorum_id = str(uuid.uuid4())
+        given = _names("participant", participants, limit("participants"))
+        yield from self._operator.move("quorum_open", quorum_id, project, immutable(quorum_id, project), *given)
+        return quorum_id
+
+    def close_quorum(self, quorum_id: str) -> Operation[bool]:
+        """Close a quorum to new lanes; give whether it was open."""
+        return bool((yield from self._operator.move("quorum_close", _quorum_id(quorum_id))))
+
+    def add_participant(self, quorum_id: str, client_id: str) -> Operation[bool]:
+        """Let a principal take part in a quorum; give whether that is new."""
+        name = _name("client_id", client_id)
+        return bool((yield from self._operator.move("quorum_add_participant", _quorum_id(quorum_id), name)))
+
+    def remove_participant(self, quorum_id: str, client_id: str) -> Operation[bool]:
+        """Take a principal out of a quorum; give whether it took part."""
+        name = _name("client_id", client_id)
+        return bool((yield from self._operator.move("quorum_remove_participant", _quorum_id(quorum_id), name)))
+
+    def quorums(self) -> Operation[list[Quorum]]:
+        """List every quorum, in the order in which they were opened."""
+        found = yield from self._listed("quorums")
+        return [
+            Quorum(
+                name,
+                facts.get("project", ""),
+                facts.get("standing") == "open",
+                tuple(
+                    sorted(field.removeprefix("participant:") for field in facts if field.startswith("participant:"))
+                ),
+                iso(int(facts.get("created_at", "0"))),
+            )
+            for name, facts in found
+        ]
+
+    def add_task(self, task_id: str | None = None) -> Operation[str]:
+        """Register a live task and give its id, a new UUID when none is given; a closed one raises `UnknownTask`."""
+        name = str(uuid.uuid4()) if task_id is None else _name("task_id", task_id)
+        yield from self._operator.move("task_add", name)
+        return name
+
+    def close_task(self, task_id: str) -> Operation[bool]:
+        """Close a task to new lanes; give whether it was live."""
+        return bool((yield from self._operator.move("task_close", _name("task_id", task_id))))
+
+    def tasks(self) -> Operation[list[Task]]:
+        """List every task, in the order in which they were added."""
+        found = yield from self._listed("tasks")
+        return [
+            Task(name, facts.get("standing") == "live", iso(int(facts.get("created_at", "0")))) for name, facts in found
+        ]
+
+    def _listed(self, which: str) -> Operation[list[tuple[str, dict[str, str]]]]:
+        """Read every page of one family: names with the fields of their hashes."""
+        after, found = "0", []
+        while True:
+            page = yield Move("registry_list", (self._operator.operator, "", "", "", "", "", which, after, "100"))
+            for number, name, fields in page:
+                after, flat = text(number), [text(field) for field in fields]
+                found.append((text(name), dict(zip(flat[::2], flat[1::2], strict=True))))
+            if len(page) < 100:
+                return found
