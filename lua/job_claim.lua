@@ -86,10 +86,8 @@ local aside = {}
 
 -- A hash edited beyond use must not block what stands behind it.
 local function set_aside(job_id, project, kind, head)
-  local key = key_ready(project, kind)
   redis.call('ZADD', key_damaged(), whole(now), job_id)
-  redis.call('ZREM', key, head[1])
-  carry_all_up(project, kind, head, earliest(key))
+  carry_up(project, kind, place(key_ready(project, kind), head[1]))
   aside[#aside + 1] = job_id
 end
 
@@ -101,11 +99,14 @@ end
 
 -- An index above promised work that is not there: drop the promises and carry up what is.
 local function mend(project, kind, head)
+  if kind then
+    drop(key_kinds(project), kind)
+    drop(key_projects_of(kind), project)
+    carry_up(project, kind, nil, nil, head[1], head[2])
+  end
   drop(key_projects(), project)
-  if not kind then return end
-  drop(key_kinds(project), kind)
-  drop(key_projects_of(kind), project)
-  carry_all_up(project, kind, {}, head)
+  local top = earliest(key_kinds(project))
+  if top[1] then redis.call('ZADD', key_projects(), top[2], top[1]:sub(1, SEQ) .. project) end
 end
 
 local function win(job_id, project, kind, job)

@@ -79,7 +79,11 @@ class Shampoo(_Opened):
         Raises `ConfigurationError`, or `EngineError` when the server cannot serve.
         """
         opened = cls(target, profile, operator, retry_seconds)
-        opened._wire.start(target)
+        try:
+            opened._wire.start(target)
+        except BaseException:
+            opened.close()
+            raise
         return opened
 
     @property
@@ -162,7 +166,11 @@ class AsyncShampoo(_Opened):
         await self._wire.close()
 
     async def __aenter__(self) -> Self:
-        await self._wire.start(self._target)
+        try:
+            await self._wire.start(self._target)
+        except BaseException:
+            await self.close()
+            raise
         return self
 
     async def __aexit__(

@@ -196,7 +196,7 @@ class Result(BaseModel):
     """A tool's answer. The fields are the contract's keys; ``fence``, ``replayed``, ``request_id`` stand beside."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    _meta: Meta = PrivateAttr(default=Meta())
+    _meta: Meta = PrivateAttr(default_factory=Meta)
 
     @property
     def meta(self) -> Meta:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from . import contract, errors, keys
+from . import contract, errors, keys, scripts
 from .ops import OpsOperations
 from .registry import RegistryOperations
 
@@ -266,8 +266,18 @@ def _formatted(source: str) -> str:
     return subprocess.run(command, input=source, text=True, capture_output=True, check=True, cwd=ROOT).stdout
 
 
+def write_lua(folder: Path) -> None:
+    """Write every composed script, its ``#!lua`` line made a comment, for a linter to read."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in scripts.names():
+        (folder / f"{name}.lua").write_text(scripts.script(name).plain.text, "utf-8")
+
+
 def main(arguments: list[str]) -> int:
-    """Write the derived files, or with ``--check`` say which are out of date."""
+    """Write the derived files; ``--check`` says which are out of date, ``--lua FOLDER`` writes composed scripts."""
+    if "--lua" in arguments:
+        write_lua(Path(arguments[arguments.index("--lua") + 1]))
+        return 0
     stale = [path for path, text in derived().items() if not path.exists() or path.read_text("utf-8") != text]
     for path in stale:
         if "--check" in arguments:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .contract import limit
-from .errors import InvalidArgument
+from .errors import InvalidArgument, Refusal
 from .tools import _UUID, NOTHING, RequestIds, digest_of, immutable, is_unicode, iso, own_holder, slot_of, text
 from .wire import Move, Operation
 
@@ -58,19 +58,13 @@ class Operator:
     def move(self, script: str, *arguments: str) -> Operation[Any]:
         """Run one operator's move under a request id of its own."""
         slot, request_id = self._ids.take()
-        reply = yield Move(
-            script,
-            (
-                self.operator,
-                own_holder(),
-                request_id,
-                slot_of(request_id),
-                digest_of(script, arguments),
-                "",
-                *arguments,
-            ),
-            request_id,
-        )
+        beside = (self.operator, own_holder(), request_id, slot_of(request_id), digest_of(script, arguments), "")
+        try:
+            reply = yield Move(script, (*beside, *arguments), request_id)
+        except Refusal as refusal:
+            if not refusal.outcome_unknown:
+                self._ids.give_back(slot)
+            raise
         self._ids.give_back(slot)
         return reply
 

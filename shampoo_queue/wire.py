@@ -15,7 +15,7 @@ import os
 import random
 import time
 import uuid
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -220,10 +220,15 @@ class Wire(_Wire):
 
     def run(self, operation: Operation[T]) -> T:
         """Run one operation to its result."""
+        step: Callable[[Any], Move | Command] = operation.send
+        reply: Any = None
         try:
-            move = next(operation)
             while True:
-                move = operation.send(self._carry(move))
+                move = step(reply)
+                try:
+                    step, reply = operation.send, self._carry(move)
+                except errors.ShampooError as refusal:
+                    step, reply = operation.throw, refusal
         except StopIteration as end:
             result: T = end.value
             return result
@@ -310,10 +315,15 @@ class AsyncWire(_Wire):
 
     async def run(self, operation: Operation[T]) -> T:
         """Run one operation to its result."""
+        step: Callable[[Any], Move | Command] = operation.send
+        reply: Any = None
         try:
-            move = next(operation)
             while True:
-                move = operation.send(await self._carry(move))
+                move = step(reply)
+                try:
+                    step, reply = operation.send, await self._carry(move)
+                except errors.ShampooError as refusal:
+                    step, reply = operation.throw, refusal
         except StopIteration as end:
             result: T = end.value
             return result

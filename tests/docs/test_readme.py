@@ -1,0 +1,63 @@
+"""What the README shows is what happens: its program runs, its commands run, its tables are the table's."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shampoo_queue import generate
+
+README = generate.ROOT / "README.md"
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
+
+
+def test_the_program_runs_and_runs_again_on_the_same_folder(tmp_path: Path) -> None:
+    (program,) = blocks("python")
+    assert len(program.strip().splitlines()) <= 22
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == ""
+        assert "attempt 1" in done.stdout
+        assert done.stdout.splitlines()[-1].split()[1:] == ["job.completed", "worker-1", "completed"]
+
+
+def test_the_commands_run_as_written(tmp_path: Path) -> None:
+    (session,) = (block for block in blocks("sh") if "principal add" in block)
+    environment = {**os.environ, "SHAMPOO_URL": f"embedded://{tmp_path}/data", "SHAMPOO_PROFILE": "readme"}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    script = ["set -eu"]
+    for line in session.splitlines():
+        command = line.partition("#")[0].strip()
+        if "job_claim --as" in command:
+            command = f'{command} --meta >claim.json; ID=$(sed -E \'s/.*"job_id": ?"([^"]+)".*/\\1/\' claim.json | tr -d "\\n")'
+            command += '; N=$(sed -E \'s/.*"fence": ?([0-9]+).*/\\1/\' claim.json | tr -d "\\n")'
+        script.append(re.sub(r"\b(ID|N)\b(?!=)", r'"$\1"', command) if "sed" not in command else command)
+    done = subprocess.run(
+        ["sh", "-c", "\n".join(script)], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=90, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert '"completed"' in done.stdout
+    assert "job.claimed" in done.stdout
+
+
+@pytest.mark.parametrize("name", generate.TABLES)
+def test_a_table_is_the_one_that_would_be_generated(name: str) -> None:
+    text = README.read_text("utf-8")
+    assert f"<!-- {name}: generated -->\n{generate.TABLES[name]()}\n<!-- {name}: end -->" in text
+
+
+def test_a_derived_file_that_drifted_is_noticed() -> None:
+    text = README.read_text("utf-8")
+    assert generate.with_tables(text) == text
+    assert generate.with_tables(text.replace("| `job_claim` |", "| `job_grab` |")) == text
