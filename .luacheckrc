@@ -7,5 +7,5 @@ self = false
 ignore = {
   "211/client_id", "211/holder", "211/request_id", "211/slot", "211/call", "211/fence", "211/whole", "211/refuse",
   "211/caller", "211/recall", "211/remember", "211/record", "211/next_event", "211/stand", "211/restand",
-  "211/read_lane", "211/move_lane", "211/each_scope", "211/entry", "211/carry_up", "211/place", "211/earliest",
+  "211/read_lane", "211/move_lane", "211/each_scope", "211/entry", "211/mend_above", "211/carry_up", "211/place", "211/earliest",
 }

@@ -44,3 +44,26 @@ end
 local function stand(job_id, seq, project, kind, at)
   carry_up(project, kind, place(key_ready(project, kind), entry(seq, job_id), at and whole(at)))
 end
+
+-- Write anew what the indexes above say of (project, kind), where they promise what is not there or miss what is.
+-- A stale promise is among the first entries that a claim looks at, so a bounded look finds it.
+local function mend_above(project, kind)
+  local function drop(index, name)
+    for _, member in ipairs(redis.call('ZRANGE', index, 0, STAR_PROJECTS - 1)) do
+      if member:sub(SEQ + 1) == name then redis.call('ZREM', index, member) end
+    end
+  end
+  local function put(index, name, head)
+    if head[1] then redis.call('ZADD', index, head[2], head[1]:sub(1, SEQ) .. name) end
+  end
+  local kinds = key_kinds(project)
+  if kind then
+    local head = earliest(key_ready(project, kind))
+    drop(kinds, kind)
+    put(kinds, kind, head)
+    drop(key_projects_of(kind), project)
+    put(key_projects_of(kind), project, head)
+  end
+  drop(key_projects(), project)
+  put(key_projects(), project, earliest(kinds))
+end

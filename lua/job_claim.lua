@@ -91,24 +91,6 @@ local function set_aside(job_id, project, kind, head)
   aside[#aside + 1] = job_id
 end
 
-local function drop(index, name)
-  for _, member in ipairs(redis.call('ZRANGE', index, 0, STAR_PROJECTS - 1)) do
-    if member:sub(SEQ + 1) == name then redis.call('ZREM', index, member) end
-  end
-end
-
--- An index above promised work that is not there: drop the promises and carry up what is.
-local function mend(project, kind, head)
-  if kind then
-    drop(key_kinds(project), kind)
-    drop(key_projects_of(kind), project)
-    carry_up(project, kind, nil, nil, head[1], head[2])
-  end
-  drop(key_projects(), project)
-  local top = earliest(key_kinds(project))
-  if top[1] then redis.call('ZADD', key_projects(), top[2], top[1]:sub(1, SEQ) .. project) end
-end
-
 local function win(job_id, project, kind, job)
   local attempts, claimed_fence = tonumber(job[4] or '0') + 1, whole(math.max((tonumber(job[6]) or 0) + 1, now))
   local lease_until, prev, takeover = now + lease, job[8] or '', job[1] == 'claimed'
@@ -136,7 +118,7 @@ for _ = 1, 100 do
   local kind = kind_in(project)
   local head = kind and earliest(key_ready(project, kind)) or {}
   if not head[1] or tonumber(head[2]) > now then
-    mend(project, kind, head)
+    mend_above(project, kind)
   else
     local job_id = head[1]:sub(SEQ + 1)
     local job = redis.call('HMGET', key_job(job_id), 'standing', 'project', 'kind', 'attempts', 'owner', 'fence',

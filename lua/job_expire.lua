@@ -16,6 +16,16 @@ local function sound(job)
   return (job.standing == 'queued' or job.standing == 'claimed') and tonumber(job.seq) and due_at(job)
 end
 
+-- Tell whether the indexes above show the earliest job of (project, kind) as it is.
+local function shown_above(project, kind)
+  local function shows(index, name, head)
+    return redis.call('ZSCORE', index, head[1]:sub(1, SEQ) .. name) == head[2]
+  end
+  local head, top = earliest(key_ready(project, kind)), earliest(key_kinds(project))
+  return top[1] and shows(key_kinds(project), kind, head) and shows(key_projects_of(kind), project, head)
+    and shows(key_projects(), project, top)
+end
+
 -- write
 for n = 7, #ARGV do
   local job_id = ARGV[n]
@@ -37,6 +47,10 @@ for n = 7, #ARGV do
       local member = entry(job.seq, job_id)
       if not redis.call('ZSCORE', key_ready(job.project, job.kind), member) then
         stand(job_id, job.seq, job.project, job.kind, due_at(job))
+        put_back = put_back + 1
+      end
+      if not shown_above(job.project, job.kind) then
+        mend_above(job.project, job.kind)
         put_back = put_back + 1
       end
     end

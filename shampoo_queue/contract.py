@@ -78,11 +78,21 @@ def _at_most_bytes(name: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def _unicode(text: str) -> str:
+    """Refuse a lone surrogate; a text without other limits would pass pydantic as it is."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise PydanticCustomError("string_unicode", "must be valid Unicode text") from None
+    return text
+
+
 def _clamped(number: int) -> int:
     return max(1, min(number, limit("list_max")))
 
 
-Id = Annotated[str, Field(description="an id; any text that was not made here names nothing")]
+Text = Annotated[str, AfterValidator(_unicode)]
+Id = Annotated[Text, Field(description="an id; any text that was not made here names nothing")]
 Kind = Annotated[str, Field(min_length=1, max_length=limit("kind"), pattern=_NO_CONTROLS)]
 Link = Annotated[str, Field(min_length=1, max_length=limit("link"))]
 Place = Annotated[str, Field(max_length=limit("place"), pattern=_NO_CONTROLS)]
@@ -147,7 +157,7 @@ class LaneListArguments(Arguments):
     limit: ListLimit | None = Field(None, description="page size, clamped to 1..100; 50 when absent")
     project: AnyProject | None = Field(None, description="only this project; empty means untagged lanes")
     quorum_id: Id | None = Field(None, description="only this quorum")
-    state: str | None = Field(None, description="only this execution standing")
+    state: Text | None = Field(None, description="only this execution standing")
 
 
 class LaneMergeArguments(Arguments):
@@ -163,7 +173,7 @@ class LaneReviewArguments(Arguments):
 
 class LaneSetStateArguments(Arguments):
     lane_id: Id
-    state: str = Field(description="open, in_progress, done, failed or cancelled")
+    state: Text = Field(description="open, in_progress, done, failed or cancelled")
 
 
 EMPTY_IS_ABSENT: dict[type[Arguments], frozenset[str]] = {
@@ -395,7 +405,7 @@ TOOLS: tuple[Tool, ...] = (
         boundaries="Needs the conductor role and the very grant of the resulting project; star scope never suffices, "
         "untagged work needs the empty grant, and * is no project. With a lane the project is the lane's.",
         lifecycle="The job begins as queued, with no owner.",
-        refusals=("denied", "request_id_reused", "lane_not_found", "project_mismatch", "quota_exceeded"),
+        refusals=("denied", "request_id_reused", "lane_not_found", "project_mismatch"),
         events=("job.created",),
         example={"kind": "delivery", "payload": '{"uri":"example"}', "project": "shared-ops"},
         example_result={"job_id": _UUID, "state": "queued"},

@@ -67,7 +67,11 @@ def work(target: str, profile: str, client_id: str) -> None:
 
 
 class Fleet:
-    """The worker processes. Each has a group of its own, so that Ctrl-C at the terminal reaches only the demo."""
+    """The worker processes.
+
+    Each has a group of its own, so that Ctrl-C at the terminal reaches only the demo. The session stays the demo's:
+    then the kernel hangs up a worker that is frozen when the demo dies, and nothing stays.
+    """
 
     def __init__(self, target: str, profile: str, say: Callable[[str], None]) -> None:
         self._arguments, self._say = ("work", target, profile), say
@@ -221,8 +225,9 @@ class Demo:
         stored[lane_id] = self.shampoo.ops.lane(lane_id) or {}
         found = verdicts(self.jobs, expected, stored, list(whole_history(self.shampoo)), self.killed)
         for claim, against in found.items():
-            faults = f": {len(against):,} not, first {against[0]}" if against else ""
-            self.say(f"{'FAILED' if against else 'ok':<7} {claim}{faults}", "bold red" if against else "green")
+            more = f" and {len(against) - 1:,} more" if against[1:] else ""
+            line = f"FAILED  {claim}: see {against[0]}{more}" if against else f"ok      {claim}"
+            self.say(line, "bold red" if against else "green")
         return not any(found.values())
 
     def register(self, names: list[str]) -> Client:
@@ -249,7 +254,7 @@ class Demo:
             for name in names[:-1]:
                 self.fleet.start(name)
             finished = self.watch(progress)
-        self.say(f"{self.ended:,} of {len(self.jobs):,} files are hashed after {time.monotonic() - began:.1f} s")
+        self.say(f"{self.ended:,} of {len(self.jobs):,} files are done after {time.monotonic() - began:.1f} s")
         return finished
 
     def catch_up(self) -> list[Event]:
@@ -272,11 +277,9 @@ class Demo:
                 if held:
                     process.kill()
                     process.wait()
-                    job_id, left = held["job_id"], seconds_left(held)
-                    path = shown(self.jobs[job_id])
-                    self.say(
-                        f"killed {name}, process {process.pid}, {left:.1f} s before its lease on job {job_id}: {path}"
-                    )
+                    left, path = seconds_left(held), shown(self.jobs[held["job_id"]])
+                    whom = f"killed {name} (process {process.pid})"
+                    self.say(f"{whom} while it held job {held['job_id']} for {left:.1f} s more: {path}")
                     return held | {"lease_left": left}
         return None
 
@@ -334,7 +337,7 @@ def verdicts(
         f"replaying {len(events):,} events arrives at every stored standing": [
             name for name in stored | told if not told.get(name, {"": ""}).items() <= stored.get(name, {}).items()
         ],
-        f"{death} by {taker}" if taker else death: [] if taker else ["no such takeover was seen"],
+        f"{death} by {taker}" if taker else death: [] if taker else ["the history"],
         "no worker holds anything": [
             name for name, facts in (*stored.items(), *told.items()) if facts.get("standing") == "claimed"
         ],
@@ -381,13 +384,15 @@ def main(folder: Path | None = None, workers: int = 4, files: list[Path] | None 
     with interrupts() as check:
         try:
             with nullcontext(folder) if folder else tempfile.TemporaryDirectory(prefix="shampoo-demo-") as place:
-                return 0 if _run(Path(place).absolute(), workers, chosen, screen, check) else 1
+                holds = _run(Path(place).absolute(), workers, chosen, screen, check)
+            check()
         except Interrupted:
             screen.say("interrupted: workers and server are ended")
             return 130
         except (ShampooError, OSError) as error:
             print(f"error: {error}", file=sys.stderr)
             return 1
+    return 0 if holds else 1
 
 
 def _run(folder: Path, workers: int, files: list[Path], screen: Screen, check: Callable[[], None]) -> bool:

@@ -73,6 +73,11 @@ class Route:
             raise ConfigurationError(f"this redis-py client belongs to {other[0]}, not to {other[1]}")
         return maker()
 
+    def try_options(self) -> None:
+        """Make a connection without connecting it, so that a wrong option is an error now."""
+        if self._makers[0]:
+            self._makers[0]().make_connection()
+
     def renewed(self, pool: Any, asynchronous: bool) -> Any:
         """Give the pool to use after `mend`: the same one, unless the server is now another."""
         return pool
@@ -82,6 +87,22 @@ def route(target: Any, profile: str) -> Route:
     """Find the route for a URL or a ready-made client; raise `ConfigurationError` when it cannot be right."""
     if not isinstance(target, str):
         return _client_route(target, profile)
+    try:
+        found = _url_route(target, profile)
+        found.try_options()
+    except (ValueError, TypeError) as error:
+        # redis-py's own sentence may quote a piece of the password; only what names an option is passed on.
+        option = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        reason = (
+            f"there is no option {option[1]!r}" if option else "host, port or an option is not written as it must be"
+        )
+        raise ConfigurationError(
+            f"{redacted(target)}: {reason} (in user and password, write : / ? # @ as %3A %2F %3F %23 %40)"
+        ) from None
+    return found
+
+
+def _url_route(target: str, profile: str) -> Route:
     scheme, separator, rest = target.partition("://")
     if not separator:
         raise ConfigurationError(f"a URL begins with one of {', '.join(f'{s}://' for s in SCHEMES)}; see the README")
@@ -172,13 +193,7 @@ def _plain_route(url: str) -> Route:
     def make(asynchronous: bool) -> Callable[[], Any]:
         pool: Any = redis.asyncio.ConnectionPool if asynchronous else redis.ConnectionPool
 
-        def maker() -> Any:
-            try:
-                return pool.from_url(url, retry=_no_resend(asynchronous), **_options({}))
-            except (ValueError, TypeError) as error:
-                raise ConfigurationError(f"{redacted(url)}: {_without_secrets(str(error), url)}") from None
-
-        return maker
+        return lambda: pool.from_url(url, retry=_no_resend(asynchronous), **_options({}))
 
     return Route(redacted(url), make(False), make(True))
 
@@ -199,10 +214,7 @@ def _split(url: str) -> _Parts:
     options: dict[str, Any] = {}
     for name, text in parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)):
         parse = redis.connection.URL_QUERY_ARGUMENT_PARSERS.get(name)
-        try:
-            options[name] = parse(text) if parse else text  # type: ignore[operator]
-        except ValueError:
-            raise ConfigurationError(f"{redacted(url)}: option {name} has a value of the wrong kind") from None
+        options[name] = parse(text) if parse else text  # type: ignore[operator]
     if scheme.startswith("rediss"):
         options["ssl"] = True
     if user_info:
@@ -217,7 +229,7 @@ def _hosts(parts: _Parts, default_port: int) -> list[tuple[str, int]]:
     found = []
     for text in parts.netloc.split(","):
         match = re.fullmatch(r"(\[[^\]]+\]|[^:\[\]]+)(?::(\d{1,5}))?", text.strip())
-        if not match:
+        if not match or not 0 < int(match[2] or default_port) < 65536:
             raise ConfigurationError("hosts are written as host:port,host:port; an IPv6 address stands in brackets")
         found.append((match[1].strip("[]"), int(match[2] or default_port)))
     return found
@@ -303,15 +315,18 @@ class ClusterRoute(Route):
         assert self._node is not None
         key = (asynchronous, self._node)
         if key not in self._pools:
-            host, port = self._node
-            options = dict(self._options)
-            flavour: Any = redis.asyncio if asynchronous else redis
-            if options.pop("ssl", False):
-                options["connection_class"] = flavour.SSLConnection
-            self._pools[key] = flavour.ConnectionPool(
-                host=host, port=port, retry=_no_resend(asynchronous), **_options(options)
-            )
+            self._pools[key] = self._pool_of(asynchronous, *self._node)
         return self._pools[key]
+
+    def _pool_of(self, asynchronous: bool, host: str, port: int) -> Any:
+        options = dict(self._options)
+        flavour: Any = redis.asyncio if asynchronous else redis
+        if options.pop("ssl", False):
+            options["connection_class"] = flavour.SSLConnection
+        return flavour.ConnectionPool(host=host, port=port, retry=_no_resend(asynchronous), **_options(options))
+
+    def try_options(self) -> None:
+        self._pool_of(False, *self._seeds[0]).make_connection()
 
 
 def _client_route(client: Any, profile: str) -> Route:
@@ -367,7 +382,8 @@ def check_server(name: str, info: Mapping[str, str], policy: str | None) -> list
 
 def cannot_reach(name: str, error: Exception, target: Any) -> EngineError:
     """Say in one line why a server cannot be used, without the secrets of its URL."""
-    text = _without_secrets(str(error), target)
+    # Sentinel's sentence goes on with the whole configuration of each connection.
+    text = _without_secrets(str(error).partition(" : <")[0], target)
     if isinstance(error, AuthenticationError) or re.search(r"NOAUTH|WRONGPASS|invalid username|NOPERM", text):
         return EngineError(f"{name} refuses the user or password ({text}): correct it in the URL")
     return EngineError(f"cannot reach {name}: {text}")
@@ -377,9 +393,13 @@ def _without_secrets(text: str, target: Any) -> str:
     """Strike out of a text every secret that a URL holds, as written and as decoded."""
     if not isinstance(target, str):
         return text
-    parts = urlsplit("x://" + target.partition("://")[2])
-    secrets = [parts.netloc.rpartition("@")[0].partition(":")[2], parts.netloc.rpartition("@")[0]]
-    secrets += [value for key, value in parse_qsl(parts.query) if re.search("pass|secret|token", key, re.IGNORECASE)]
+    address, _, query = target.partition("://")[2].partition("?")
+    user_info = address.rpartition("@")[0]
+    secrets = [user_info, user_info.partition(":")[2]]
+    for option in query.split("&"):
+        name, _, value = option.partition("=")
+        if re.search("pass|secret|token", name, re.IGNORECASE):
+            secrets.append(value)
     for secret in secrets:
         for spelled in (secret, unquote(secret)):
             if spelled:

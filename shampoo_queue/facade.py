@@ -131,7 +131,7 @@ class Client:
         project: the project; absent or empty means untagged.
 
         Raises `Unauthenticated`, `InvalidArgument`, `Unavailable`, `Internal`, `Denied`, `RequestIdReused`,
-        `LaneNotFound`, `ProjectMismatch`, `QuotaExceeded`.
+        `LaneNotFound`, `ProjectMismatch`.
         """
         arguments = {"kind": kind, "lane_id": lane_id, "payload": payload, "project": project}
         operation = self._caller.typed(contract.JobCreateResult, "job_create", arguments, request_id=request_id)
@@ -501,7 +501,7 @@ class AsyncClient:
         project: the project; absent or empty means untagged.
 
         Raises `Unauthenticated`, `InvalidArgument`, `Unavailable`, `Internal`, `Denied`, `RequestIdReused`,
-        `LaneNotFound`, `ProjectMismatch`, `QuotaExceeded`.
+        `LaneNotFound`, `ProjectMismatch`.
         """
         arguments = {"kind": kind, "lane_id": lane_id, "payload": payload, "project": project}
         operation = self._caller.typed(contract.JobCreateResult, "job_create", arguments, request_id=request_id)

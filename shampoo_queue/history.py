@@ -12,7 +12,7 @@ from typing import Any
 from .contract import EVENT_FACTS, EVENT_FIELDS, limit
 from .errors import InvalidArgument
 from .registry import Operator
-from .tools import is_unicode, iso, text
+from .tools import is_unicode, number, stamp, text
 from .wire import Move, Operation
 
 _ALWAYS = ("event", "entity_id", "actor", "at")
@@ -35,16 +35,16 @@ class Event(dict[str, Any]):
 
 def read_event(entry: Any) -> Event:
     """Read one entry of the stream; empty facts are left out unless an event of this name always has them."""
-    number, fields = entry
+    entry_id, fields = entry
     flat = [text(field) for field in fields]
     stored = dict(zip(flat[::2], flat[1::2], strict=True))
     always = (*_ALWAYS, *EVENT_FACTS.get(stored.get("event", ""), ()))
-    event = Event(id=int(text(number).partition("-")[0]))
+    event = Event(id=number(text(entry_id).partition("-")[0]))
     for name in EVENT_FIELDS:
         value = stored.get(name, "")
         if name != "prev" and (value or name in always):
-            event[name] = int(value) if name in _NUMBERS and value.isdigit() else value
-    event["at"] = iso(int(event["at"]))
+            event[name] = number(value) if name in _NUMBERS else value
+    event["at"] = stamp(event["at"])
     return event
 
 
@@ -78,7 +78,7 @@ class HistoryOperations:
             walk = ("1", *heads) if heads else ("",)
             entries, left = yield Move("history_read", (*self._caller, entity_id, cursor, "1000", *walk))
             found += [read_event(entry) for entry in entries]
-            heads = [text(number) for number in left]
+            heads = [text(head) for head in left]
             if not heads:
                 found.sort(key=lambda event: int(event["id"]))
                 return found[:most]

@@ -9,7 +9,7 @@ from . import keys
 from .contract import limit
 from .errors import InvalidArgument
 from .registry import Operator
-from .tools import _UUID, NOTHING, is_unicode, iso, text
+from .tools import _UUID, NOTHING, is_unicode, number, stamp, text
 from .wire import Command, Operation
 
 _BATCH = 500
@@ -98,9 +98,9 @@ def _readable(stored: dict[str, str]) -> dict[str, Any]:
     shown: dict[str, Any] = {}
     for name, value in stored.items():
         if name in ("created_at", "changed_at", "lease_until"):
-            shown[name] = iso(int(value)) if value.isdigit() else value
+            shown[name] = stamp(value) or value
         elif name in ("attempts", "fence"):
-            shown[name] = int(value) if value.isdigit() else value
+            shown[name] = number(value) or (0 if value == "0" else value)
         elif name not in ("seq", "last_event"):
             shown[name] = value
     return shown

@@ -13,7 +13,7 @@ from typing import Any
 
 from .contract import limit
 from .errors import InvalidArgument, Refusal
-from .tools import _UUID, NOTHING, RequestIds, digest_of, immutable, is_unicode, iso, own_holder, slot_of, text
+from .tools import _UUID, NOTHING, RequestIds, digest_of, immutable, is_unicode, own_holder, slot_of, stamp, text
 from .wire import Move, Operation
 
 
@@ -147,7 +147,7 @@ class RegistryOperations:
                 facts.get("standing") == "live",
                 facts.get("conductor") == "1",
                 tuple(sorted(field.removeprefix("grant:") for field in facts if field.startswith("grant:"))),
-                iso(int(facts.get("created_at", "0"))),
+                stamp(facts.get("created_at", "")),
             )
             for name, facts in found
         ]
@@ -189,7 +189,7 @@ class RegistryOperations:
                 tuple(
                     sorted(field.removeprefix("participant:") for field in facts if field.startswith("participant:"))
                 ),
-                iso(int(facts.get("created_at", "0"))),
+                stamp(facts.get("created_at", "")),
             )
             for name, facts in found
         ]
@@ -208,7 +208,7 @@ class RegistryOperations:
         """List every task, in the order in which they were added."""
         found = yield from self._listed("tasks")
         return [
-            Task(name, facts.get("standing") == "live", iso(int(facts.get("created_at", "0")))) for name, facts in found
+            Task(name, facts.get("standing") == "live", stamp(facts.get("created_at", ""))) for name, facts in found
         ]
 
     def _listed(self, which: str) -> Operation[list[tuple[str, dict[str, str]]]]:
@@ -216,8 +216,8 @@ class RegistryOperations:
         after, found = "0", []
         while True:
             page = yield Move("registry_list", (self._operator.operator, "", "", "", "", "", which, after, "100"))
-            for number, name, fields in page:
-                after, flat = text(number), [text(field) for field in fields]
+            for seq, name, fields in page:
+                after, flat = text(seq), [text(field) for field in fields]
                 found.append((text(name), dict(zip(flat[::2], flat[1::2], strict=True))))
             if len(page) < 100:
                 return found

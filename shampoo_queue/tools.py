@@ -140,9 +140,20 @@ def iso(milliseconds: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"
 
 
+def stamp(milliseconds: str) -> str:
+    """Write an instant as it is stored; empty when it was edited beyond reading."""
+    readable = milliseconds.isascii() and milliseconds.isdigit() and len(milliseconds) < 15
+    return iso(int(milliseconds)) if readable else ""
+
+
+def number(digits: str) -> int:
+    """Read a count as it is stored; 0 when it was edited beyond reading."""
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 19 else 0
+
+
 def text(value: Any) -> str:
-    """Read one text of a reply, whether the client decodes or not."""
-    return value.decode() if isinstance(value, bytes) else str(value)
+    """Read one text of a reply. Bytes that are not UTF-8, which no door lets in, show as replacement characters."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def _id(value: str) -> str:
@@ -230,7 +241,7 @@ def _lanes(given: Given, reply: list[Any]) -> dict[str, Any]:
     names = list(contract.LaneEntry.model_fields)
     lanes = [dict(zip(names, map(text, lane), strict=True)) for lane in reply]
     for lane in lanes:
-        lane |= {stamp: iso(int(lane[stamp])) for stamp in ("created_at", "changed_at")}
+        lane |= {name: stamp(lane[name]) for name in ("created_at", "changed_at")}
     return {"lanes": lanes, "count": len(lanes)}
 
 
@@ -313,25 +324,15 @@ class Caller:
         ``None`` beside the arguments means not given. Raises `ToolError`, always with ``request_id``: for
         `Unavailable` with ``outcome_unknown``, repeat the call under that id to learn what became of it.
         """
-        known = BY_NAME.get(tool) if isinstance(tool, str) else None
-        if known is None:
-            raise UnknownTool(f"there is no tool {safe_name(tool)}")
-        if not isinstance(arguments or {}, Mapping):
-            raise InvalidArgument("arguments must be an object")
-        given = check(known, arguments or {}).given()
-        spelled_fence = check_fence(fence)
-        spoken_for = self.holder if holder is None else check_holder(holder)
         slot = None
         if request_id is None:
             slot, request_id = self._ids.take()
-        else:
-            check_request_id(request_id)
         try:
-            answer = yield from self._called(known, given, request_id, slot is None, spelled_fence, spoken_for)
+            answer = yield from self._called(tool, arguments or {}, request_id, slot is None, fence, holder)
         except ToolError as error:
             if slot is not None and not error.outcome_unknown:
                 self._ids.give_back(slot)
-            error.request_id = request_id
+            error.request_id = request_id if isinstance(request_id, str) else None
             raise
         if slot is not None:
             self._ids.give_back(slot)
@@ -353,8 +354,17 @@ class Caller:
         return found
 
     def _called(
-        self, tool: Tool, given: Given, request_id: str, asked: bool, fence: str, holder: str
+        self, name: Any, arguments: Any, request_id: str, asked: bool, fence: Any, holder: Any
     ) -> Operation[Answer]:
+        tool = BY_NAME.get(name) if isinstance(name, str) else None
+        if tool is None:
+            raise UnknownTool(f"there is no tool {safe_name(name)}")
+        if not isinstance(arguments, Mapping):
+            raise InvalidArgument("arguments must be an object")
+        given = check(tool, arguments).given()
+        check_request_id(request_id)
+        fence = check_fence(fence)
+        holder = self.holder if holder is None else check_holder(holder)
         if not (isinstance(self.client_id, str) and len(self.client_id) <= limit("project")):
             raise Unauthenticated
         if not is_unicode(self.client_id):

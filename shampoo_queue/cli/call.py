@@ -104,10 +104,9 @@ def _call(tool: contract.Tool, options: dict[str, Any]) -> None:
     if caller is None:
         raise click.UsageError("Missing option '--as' (or set SHAMPOO_CLIENT).", click.get_current_context())
     with settings.open() as queue:
+        client = queue.client(caller)
         try:
-            result = queue.client(
-                caller
-            ).call(
+            result = client.call(
                 tool.name,
                 given,
                 request_id=settings.request_id,

@@ -18,7 +18,7 @@ import click
 from .. import __version__
 from ..errors import ConfigurationError, EngineError, Refusal
 from . import streams
-from .settings import Group, Settings, everywhere
+from .settings import Group, Settings, everywhere, own_arguments
 
 DONE, REFUSED, USAGE, UNAVAILABLE, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -51,7 +51,7 @@ class Program(Group):
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> NoReturn:
         """Run, then leave the process with the exit status."""
-        sys.exit(run(sys.argv[1:] if args is None else list(args)))
+        sys.exit(run(own_arguments() if args is None else list(args)))
 
 
 shampoo = Program(
@@ -81,12 +81,12 @@ def run(arguments: list[str]) -> int:
             with shampoo.make_context("shampoo", arguments, obj=settings) as context:
                 return shampoo.invoke(context) or DONE
         except BaseException as ended:
-            return _status(ended, settings, defects)
+            return _status(ended, defects)
         finally:
             streams.finish()
 
 
-def _status(ended: BaseException, settings: Settings, defects: list[str]) -> int:
+def _status(ended: BaseException, defects: list[str]) -> int:
     """Say in one line why a command ended early, and give the exit status."""
     match ended:
         case click.exceptions.Exit():
@@ -104,7 +104,7 @@ def _status(ended: BaseException, settings: Settings, defects: list[str]) -> int
         case click.ClickException():
             shown = io.StringIO()
             ended.show(shown)
-            streams.notes(shown.getvalue().rstrip("\n"))
+            streams.notes(shown.getvalue().splitlines())
             return USAGE
         case Refusal():
             streams.note(": ".join([ended.code, ended.message, *defects]))
@@ -118,7 +118,7 @@ def _status(ended: BaseException, settings: Settings, defects: list[str]) -> int
         case BrokenPipeError() if streams.reader_gone():
             return DONE
         case Exception():
-            streams.note(f"internal: internal error: {_defect(ended, settings)}")
+            streams.note(f"internal: internal error: {_defect(ended)}")
             return REFUSED
     raise ended
 
@@ -127,14 +127,12 @@ def _on_one_line(message: str) -> str:
     return " | ".join(line.strip() for line in message.splitlines() if line.strip())
 
 
-def _defect(error: Exception, settings: Settings) -> str:
-    """Describe a defect in one line: what, where, and its message without the secrets of the URL."""
-    from ..engines import _without_secrets
-
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-    message = _without_secrets(_on_one_line(str(error)), settings.wanted("url"))
-    return f"{type(error).__name__}{place}: {message[:300]}"
+def _defect(error: Exception) -> str:
+    """Describe a defect in one line: what and where. Its message may hold anything, a secret too, and is left out."""
+    frames = reversed(traceback.extract_tb(error.__traceback__)[-3:])
+    places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames]
+    reason = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
+    return f"{type(error).__name__}{reason} at {', '.join(places)}"
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import re
 import select
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import IO, Any
 
@@ -18,7 +19,9 @@ from ..errors import InvalidArgument
 _OBEYED = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 # JSON has escaped the first of them already.
 _OBEYED_IN_JSON = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-_USER_INFO = re.compile(r"://\S*@")
+# What a URL, wherever in a line, may keep secret: its user info, and the values of options that name a secret.
+_USER_INFO = re.compile(r"://[^'\"\n]*@")
+_SECRET_OPTION = re.compile(r"([?&][^=&\s]*(?:pass|secret|token|user)[^=&\s]*=)[^&\s'\"]*", re.IGNORECASE)
 
 
 class ReaderGone(Exception):
@@ -102,14 +105,15 @@ def _write(content: bytes, answer: str, moved: bool) -> None:
 
 
 def note(line: str) -> None:
-    """Write one line to standard error; nothing that a URL keeps before its ``@`` is shown."""
-    notes(visible(line))
+    """Write one line to standard error, without the secrets of any URL in it."""
+    notes([line])
 
 
-def notes(lines: str) -> None:
-    """Write lines of our own to standard error."""
+def notes(lines: Iterable[str]) -> None:
+    """Write lines to standard error, without the secrets of any URL in them."""
+    shown = "".join(visible(line) + "\n" for line in lines)
+    shown = _SECRET_OPTION.sub(r"\1***", _USER_INFO.sub("://***@", shown))
     with suppress(OSError):
-        shown = _USER_INFO.sub("://***@", lines) + "\n"
         sys.stderr.buffer.write(shown.encode(sys.stderr.encoding, "backslashreplace"))
         sys.stderr.buffer.flush()
 
