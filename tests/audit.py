@@ -1,25 +1,33 @@
-"""Hold the raw keys of a profile against each other: every place says the same, and nothing stands outside the table.
+"""Hold the raw keys of a profile against its history: every key must be what the events tell, and nothing else may be.
 
-`problems` takes a snapshot (every key with its type and content) and gives sentences; none means sound. It shares no
-code with the scripts: it computes each index from the hashes, and the hashes' standings from the history.
+`problems` takes a snapshot (every key with its type, content and time to live) and gives sentences; none means sound. It
+shares no code with the scripts: it folds the events into the hashes that must stand, checking each event on the way,
+and computes every index from the hashes.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from shampoo_queue import replay
-from shampoo_queue.history import read_event
+from shampoo_queue.contract import EVENT_FACTS, EVENT_FIELDS, LANE_STATES
 from shampoo_queue.keys import KEYS, prefix
 from shampoo_queue.tools import immutable
 
+# Key to (type, content, milliseconds to live or -1). Content: dict, list of (member, score), list of (id, fields), text.
 Snapshot = dict[str, tuple[str, Any, int]]
-"""Key to (type, content, milliseconds to live or -1). Content: dict, list of (member, score), list of (id, fields), text."""
+Facts = dict[str, str]
 
-TYPES = {key.name: key.type for key in KEYS}
+FAMILIES = {key.name: key for key in KEYS}
 MAX_ATTEMPTS = 5
+LANE_LINKS = ("quorum_id", "assignee", "task_id", "depends_on", "repo", "branch", "base_ref", "worktree")
+# What no event tells; a job's and a lane's digest of creation tells the first of each, and indexes tell lease_until.
+UNTOLD = {
+    "job": {"kind", "lane_id", "result_ref", "lease_until"},
+    "lane": {*LANE_LINKS, "result_commit"},
+}
 
 
 class Profile:
@@ -30,15 +38,16 @@ class Profile:
         self.strangers: list[str] = []
         start = prefix(profile)
         for key, (type_, content, ttl) in snapshot.items():
-            name, _, rest = key.removeprefix(start).partition(":")
-            if name == "test-clock":
+            name, colon, rest = key.removeprefix(start).partition(":")
+            if key == f"{start}test-clock":
                 continue
-            if not key.startswith(start) or TYPES.get(name) != type_:
+            family = FAMILIES.get(name)
+            if not key.startswith(start) or not family or family.type != type_ or bool(colon) != bool(family.parts):
                 self.strangers.append(f"{key!r} is a {type_} outside the table of keys")
-            elif (ttl >= 0) != (name == "replay"):
+                continue
+            if (ttl >= 0) != (name == "replay"):
                 self.strangers.append(f"{key!r} has time to live {ttl}")
-            else:
-                self.families[name][rest] = content
+            self.families[name][rest] = content
 
     def __getitem__(self, family: str) -> dict[str, Any]:
         return self.families[family]
@@ -50,14 +59,169 @@ class Profile:
 def problems(profile: str, snapshot: Snapshot) -> list[str]:
     """Say everything that is wrong with a profile's keys."""
     found = Profile(profile, snapshot)
+    told = Told(found.only("history", []))
     return [
         *found.strangers,
+        *told.problems,
+        *_counter(found, told),
+        *_hashes(found, told),
+        *_digests(found, told),
         *_jobs(found),
         *_indexes_above(found),
-        *_lanes(found),
-        *_registry(found),
-        *_history(found),
+        *_other_indexes(found, told),
+        *_replays(found),
     ]
+
+
+# What the history tells ------------------------------------------------------------------------------------------
+
+
+class Told:
+    """The hashes that the events lead to; and what is wrong with the events themselves."""
+
+    def __init__(self, entries: list[tuple[str, list[str]]]) -> None:
+        self.problems: list[str] = []
+        self.entities: dict[str, dict[str, Facts]] = defaultdict(dict)
+        self.digests: dict[tuple[str, str], str] = {}
+        self.turns: Facts = {}
+        self.first: dict[tuple[str, str], str] = {}
+        self.numbers: list[int] = []
+        for entry_id, fields in entries:
+            self._take(entry_id, fields)
+
+    def _take(self, entry_id: str, fields: list[str]) -> None:
+        number, _, rest = entry_id.partition("-")
+        self.numbers.append(int(number))
+        event = dict(zip(fields[::2], fields[1::2], strict=True))
+        family, _, what = event.get("event", "").partition(".")
+        if tuple(event) != EVENT_FIELDS or rest != "0" or event["event"] not in EVENT_FACTS:
+            self.problems.append(f"event {entry_id} is {event}")
+            return
+        known = self.entities[family]
+        entity = known.get(event["entity_id"], {})
+        wanted: Facts = getattr(self, f"_{family}")(what, event, entity)
+        told = {name: event[name] for name in EVENT_FIELDS[2:] if name not in ("actor", "holder", "at", "request_id")}
+        wanted = {**dict.fromkeys(told, ""), **wanted, "prev": entity.get("last_event", "")}
+        if told != wanted:
+            differing = {name: (told[name], wanted[name]) for name in told if told[name] != wanted[name]}
+            self.problems.append(f"event {entry_id} {event['event']} of {event['entity_id']} tells {differing}")
+        if not event["actor"] or not event["at"].isdigit():
+            self.problems.append(f"event {entry_id} has actor {event['actor']!r} at {event['at']!r}")
+        entity["last_event"] = number
+        known[event["entity_id"]] = entity
+        self.first.setdefault((family, event["entity_id"]), number)
+        if event["digest"]:
+            self.digests[family, event["entity_id"]] = event["digest"]
+
+    def _job(self, what: str, event: Facts, job: Facts) -> Facts:
+        """Change the job as the event says; give the facts that the event must then tell."""
+        wanted = {"project": job.get("project", event["project"])}
+        if what == "created":
+            job |= {"project": event["project"], "standing": "queued", "attempts": "0", "created_at": event["at"]}
+            job["changed_at"] = event["at"]
+            return wanted | {"to": "queued", "digest": event["digest"]}
+        if what == "reclaimed":
+            return wanted | {"reason": job.get("owner", "")}
+        wanted |= {"from": job.get("standing", ""), "fence": job.get("fence", ""), "reason": event["reason"]}
+        standing = {"released": "queued", "requeued": "queued"}.get(what, what)
+        if what == "claimed":
+            last = job.get("fence", "")
+            risen = event["fence"].isdigit() and int(event["fence"]) > (int(last) if last.isdigit() else 0)
+            wanted |= {"fence": event["fence"] if risen else "a higher one", "reason": ""}
+            job |= {"owner": event["actor"], "holder": event["holder"], "fence": event["fence"]}
+            job["attempts"] = str(int(job.get("attempts") or 0) + 1)
+            self.turns[event["project"]] = str(self.numbers[-1])
+        elif standing == "queued":
+            job |= {"owner": "", "holder": "", "reason": ""}
+            job["attempts"] = "0" if what == "requeued" else job.get("attempts", "")
+        elif what == "failed":
+            job["reason"] = event["reason"]
+        job |= {"standing": standing, "changed_at": event["at"]}
+        return wanted | {"to": standing, "attempts": job.get("attempts", "")}
+
+    def _lane(self, what: str, event: Facts, lane: Facts) -> Facts:
+        wanted = {"project": lane.get("project", event["project"])}
+        lane["changed_at"] = event["at"]
+        if what == "created":
+            lane |= {"project": event["project"], "state": "open", "created_at": event["at"]}
+            return wanted | {"to": "open", "digest": event["digest"]}
+        axis = {"reviewed": "review_state", "merged": "merge_state"}.get(what, "state")
+        wanted |= {"from": lane.get(axis, ""), "to": event["to"]}
+        lane[axis] = event["to"]
+        return wanted
+
+    def _principal(self, what: str, event: Facts, principal: Facts) -> Facts:
+        if what == "added":
+            conductor = "1" if event["to"] == "conductor" else "0"
+            principal |= {"standing": "live", "conductor": conductor, "created_at": event["at"]}
+            return {"to": "conductor" if conductor == "1" else "live"}
+        if what in ("granted", "revoked"):
+            principal.pop(f"grant:{event['project']}", "")
+            if what == "granted":
+                principal[f"grant:{event['project']}"] = "1"
+            return {"project": event["project"]}
+        axis = "conductor" if what == "conductor_set" else "standing"
+        wanted = {"from": principal.get(axis, ""), "to": event["to"]}
+        principal[axis] = event["to"]
+        return wanted
+
+    def _quorum(self, what: str, event: Facts, quorum: Facts) -> Facts:
+        wanted = {"project": quorum.get("project", event["project"])}
+        if what == "opened":
+            quorum |= {"project": event["project"], "standing": "open", "created_at": event["at"]}
+            return wanted | {"to": "open", "digest": immutable(event["entity_id"], event["project"])}
+        if what == "closed":
+            quorum["standing"] = "closed"
+            return wanted | {"from": "open", "to": "closed"}
+        quorum.pop(f"participant:{event['reason']}", "")
+        if what == "participant_added":
+            quorum[f"participant:{event['reason']}"] = "1"
+        return wanted | {"reason": event["reason"]}
+
+    def _task(self, what: str, event: Facts, task: Facts) -> Facts:
+        if what == "added":
+            task |= {"standing": "live", "created_at": event["at"]}
+            return {"to": "live"}
+        task["standing"] = "closed"
+        return {"from": "live", "to": "closed"}
+
+
+def _counter(found: Profile, told: Told) -> Iterator[str]:
+    stored = found.only("profile", {})
+    wanted = {"seq": str(len(told.numbers))} if told.numbers else {}
+    if stored != wanted or told.numbers != list(range(1, len(told.numbers) + 1)):
+        yield f"the profile's counter is {stored}, and the history holds events {told.numbers[:3]}…{told.numbers[-3:]}"
+
+
+def _hashes(found: Profile, told: Told) -> Iterator[str]:
+    for family in ("job", "lane", "principal", "quorum", "task"):
+        for name in found[family].keys() | told.entities[family].keys():
+            stored = {field: value for field, value in found[family].get(name, {}).items() if value}
+            wanted = {field: value for field, value in told.entities[family].get(name, {}).items() if value}
+            if family in ("job", "lane"):
+                wanted["seq"] = told.first.get((family, name), "")
+            for field in UNTOLD.get(family, ()):
+                stored.pop(field, None)
+            if stored != wanted:
+                differing = {
+                    f: (stored.get(f), wanted.get(f)) for f in stored | wanted if stored.get(f) != wanted.get(f)
+                }
+                yield f"{family} {name} differs from its history in {differing}"
+
+
+def _digests(found: Profile, told: Told) -> Iterator[str]:
+    for job_id, job in found["job"].items():
+        facts = (job_id, job.get("kind", ""), job.get("lane_id", ""), found["payload"].get(job_id, ""))
+        if told.digests.get(("job", job_id)) != immutable(*facts):
+            yield f"job {job_id} (kind, lane_id, payload) differs from the digest of its creation"
+    for lane_id, lane in found["lane"].items():
+        if told.digests.get(("lane", lane_id)) != immutable(lane_id, *(lane.get(name, "") for name in LANE_LINKS)):
+            yield f"lane {lane_id} (its links) differs from the digest of its creation"
+    for job_id in found["payload"].keys() - found["job"].keys():
+        yield f"payload {job_id} has no job"
+
+
+# What the indexes must be ----------------------------------------------------------------------------------------
 
 
 def entry(seq: str, name: str) -> str:
@@ -69,40 +233,34 @@ def escaped(text: str) -> str:
 
 
 def _jobs(found: Profile) -> Iterator[str]:
-    ready = {(place, member): score for place, zset in found["ready"].items() for member, score in zset}
-    spent = dict(found.only("spent", []))
-    damaged = dict(found.only("damaged", []))
-    for job_id in damaged:
-        yield f"job {job_id} was set aside as damaged"
+    """Every open job stands in exactly one place, from the instant it is, or will be, claimable."""
+    ready: dict[str, set[tuple[str, float]]] = defaultdict(set)
+    spent: set[tuple[str, float]] = set()
+    for job_id in dict(found.only("damaged", [])):
+        yield f"damaged: job {job_id} was set aside"
     for job_id, job in found["job"].items():
-        standing, attempts = job.get("standing"), int(job.get("attempts", "-1"))
-        place = (f"{escaped(job['project'])}:{job['kind']}", entry(job["seq"], job_id))
-        in_ready, in_spent = ready.pop(place, None), spent.pop(job_id, None)
-        if standing not in ("queued", "claimed", "completed", "failed"):
-            yield f"job {job_id} stands as {standing!r}"
-        if not 0 <= attempts <= MAX_ATTEMPTS:
-            yield f"job {job_id} has {attempts} attempts"
-        open_ = standing in ("queued", "claimed")
-        if (in_ready is not None) != (open_ and attempts < MAX_ATTEMPTS):
-            yield f"job {job_id} ({standing}, attempt {attempts}) stands in ready at {in_ready}"
-        if (in_spent is not None) != (open_ and attempts >= MAX_ATTEMPTS):
-            yield f"job {job_id} ({standing}, attempt {attempts}) stands in spent at {in_spent}"
-        at = in_ready if in_ready is not None else in_spent
-        if standing == "claimed":
-            if at is not None and str(int(at)) != job.get("lease_until"):
-                yield f"job {job_id} is leased until {job.get('lease_until')} but indexed at {at}"
-            if not job.get("owner") or not job.get("fence", "").isdigit():
-                yield f"job {job_id} is claimed without owner or fence"
-        elif job.get("lease_until"):
-            yield f"job {job_id} ({standing}) has a lease"
-        if standing == "queued" and (job.get("owner") or (at is not None and at > float(job["changed_at"]))):
-            yield f"job {job_id} is queued, owned by {job.get('owner')!r}, changed at {job['changed_at']}, indexed at {at}"
-    for (place, member), score in ready.items():
-        yield f"ready {place} holds {member} at {score}, which no job accounts for"
-    for job_id in spent:
-        yield f"spent holds {job_id}, which no job accounts for"
-    for job_id in found["payload"].keys() - found["job"].keys():
-        yield f"payload {job_id} has no job"
+        standing = job.get("standing")
+        if standing != "claimed" and job.get("lease_until"):
+            yield f"job {job_id} ({standing}) has a lease until {job['lease_until']}"
+        if standing not in ("queued", "claimed"):
+            continue
+        at = job.get("lease_until") if standing == "claimed" else job.get("changed_at")
+        if not at or not at.isdigit() or not job.get("seq", "").isdigit() or not job.get("attempts", "").isdigit():
+            yield f"job {job_id} cannot be placed: {job}"
+        elif int(job["attempts"]) >= MAX_ATTEMPTS:
+            spent.add((job_id, float(at)))
+        else:
+            place = f"{escaped(job.get('project', ''))}:{job.get('kind', '')}"
+            ready[place].add((entry(job["seq"], job_id), float(at)))
+    yield from _compared("ready", {rest: set(zset) for rest, zset in found["ready"].items()}, ready)
+    yield from _compared("spent", {"": set(found.only("spent", []))}, {"": spent})
+
+
+def _compared(name: str, stored: dict[str, Any], wanted: dict[str, Any]) -> Iterator[str]:
+    for rest in stored.keys() | wanted.keys():
+        has, should = stored.get(rest, set()), wanted.get(rest, set())
+        if has != should:
+            yield f"{name} {rest} holds {has - should} and lacks {should - has}"
 
 
 def _first(zset: list[tuple[str, float]]) -> tuple[float, str]:
@@ -110,6 +268,7 @@ def _first(zset: list[tuple[str, float]]) -> tuple[float, str]:
 
 
 def _indexes_above(found: Profile) -> Iterator[str]:
+    """The indexes above `ready` show its earliest entries."""
     kinds: dict[str, set[tuple[str, float]]] = defaultdict(set)
     projects_of: dict[str, set[tuple[str, float]]] = defaultdict(set)
     for place, zset in found["ready"].items():
@@ -122,119 +281,32 @@ def _indexes_above(found: Profile) -> Iterator[str]:
     for project, heads in kinds.items():
         score, member = _first(list(heads))
         projects.add((member[:13] + project, score))
-    for name, wanted, stored in (
-        ("kinds", dict(kinds), found["kinds"]),
-        ("projects_of", dict(projects_of), found["projects_of"]),
-        ("projects", {"": projects} if projects else {}, found["projects"]),
-    ):
-        actual = {rest: set(zset) for rest, zset in stored.items()}
-        if actual != wanted:
-            yield f"{name} is {actual}, but ready says {wanted}"
+    for name, wanted in (("kinds", dict(kinds)), ("projects_of", dict(projects_of)), ("projects", {"": projects})):
+        yield from _compared(name, {rest: set(zset) for rest, zset in found[name].items()}, wanted)
 
 
-def _lanes(found: Profile) -> Iterator[str]:
-    wanted: dict[str, set[tuple[str, float]]] = defaultdict(set)
+def _other_indexes(found: Profile, told: Told) -> Iterator[str]:
+    lanes: dict[str, set[tuple[str, float]]] = defaultdict(set)
     for lane_id, lane in found["lane"].items():
-        if lane.get("state") not in ("open", "in_progress", "done", "failed", "cancelled"):
-            yield f"lane {lane_id} stands as {lane.get('state')!r}"
-        if lane.get("review_state") not in ("", "pending", "approved", "changes_requested"):
-            yield f"lane {lane_id} has review {lane.get('review_state')!r}"
-        if lane.get("merge_state") not in ("", "merged", "conflicted", "skipped"):
-            yield f"lane {lane_id} has merge {lane.get('merge_state')!r}"
-        for scope, name in (("all", ""), ("project", lane["project"]), ("quorum", lane["quorum_id"])):
-            wanted[f"{lane.get('state')}:{scope}:{name}"].add((lane_id, float(lane["seq"])))
-        if lane["quorum_id"] not in found["quorum"]:
-            yield f"lane {lane_id} has no quorum"
-    stored = {rest: set(zset) for rest, zset in found["lanes"].items()}
-    if stored != dict(wanted):
-        yield f"lanes is {stored}, but the lanes say {dict(wanted)}"
-
-
-def _registry(found: Profile) -> Iterator[str]:
-    joined: dict[str, dict[str, str]] = defaultdict(dict)
-    for quorum_id, quorum in found["quorum"].items():
-        if quorum.get("standing") not in ("open", "closed"):
-            yield f"quorum {quorum_id} stands as {quorum.get('standing')!r}"
+        if lane.get("state") not in LANE_STATES or not lane.get("seq", "").isdigit():
+            yield f"lane {lane_id} cannot be placed: {lane}"
+            continue
+        for scope, name in (("all", ""), ("project", lane.get("project", "")), ("quorum", lane.get("quorum_id", ""))):
+            lanes[f"{lane['state']}:{scope}:{name}"].add((lane_id, float(lane["seq"])))
+    yield from _compared("lanes", {rest: set(zset) for rest, zset in found["lanes"].items()}, lanes)
+    for index, family in (("principals", "principal"), ("quorums", "quorum"), ("tasks", "task")):
+        wanted = {(name, float(told.first.get((family, name), 0))) for name in told.entities[family]}
+        yield from _compared(index, {"": set(found.only(index, []))}, {"": wanted})
+    joined: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for quorum_id, quorum in told.entities["quorum"].items():
         for field in quorum:
             if field.startswith("participant:"):
-                joined[field.removeprefix("participant:")][quorum_id] = quorum["project"]
-    if found["joined"] != dict(joined):
-        yield f"joined is {found['joined']}, but the quorums say {dict(joined)}"
-    for name, principal in found["principal"].items():
-        if principal.get("standing") not in ("live", "disabled") or principal.get("conductor") not in ("0", "1"):
-            yield f"principal {name} is {principal}"
-    for name, task in found["task"].items():
-        if task.get("standing") not in ("live", "closed"):
-            yield f"task {name} is {task}"
-    for index, family in (("principals", "principal"), ("quorums", "quorum"), ("tasks", "task")):
-        listed = {member for member, _ in found.only(index, [])}
-        if listed != set(found[family]):
-            yield f"{index} lists {sorted(listed)}, but there are {sorted(found[family])}"
+                joined[field.removeprefix("participant:")].add((quorum_id, quorum.get("project", "")))
+    yield from _compared("joined", {rest: set(facts.items()) for rest, facts in found["joined"].items()}, joined)
+    yield from _compared("turns", {"": set(found.only("turns", {}).items())}, {"": set(told.turns.items())})
+
+
+def _replays(found: Profile) -> Iterator[str]:
     for key, lines in found["replay"].items():
-        for line in lines.splitlines():
-            if len(line.split(" ")) != 4:
-                yield f"replay {key} holds {line!r}"
-
-
-def _history(found: Profile) -> Iterator[str]:
-    entries = found.only("history", [])
-    numbers = [int(number.partition("-")[0]) for number, _ in entries]
-    seq = int(found.only("profile", {}).get("seq", "0"))
-    if numbers != list(range(1, seq + 1)):
-        yield f"history holds events {numbers[:5]}…{numbers[-5:]}, but the counter says {seq}"
-    last: dict[tuple[str, str], str] = {}
-    turns: dict[str, str] = {}
-    for number, fields in entries:
-        facts = dict(zip(fields[::2], fields[1::2], strict=True))
-        who = (facts["event"].partition(".")[0], facts["entity_id"])
-        if facts["prev"] != last.get(who, ""):
-            yield f"event {number} of {who} names {facts['prev']!r} as the one before, not {last.get(who, '')!r}"
-        last[who] = number.partition("-")[0]
-        if facts["event"] == "job.claimed":
-            turns[facts["project"]] = last[who]
-    for family in ("job", "lane", "principal", "quorum", "task"):
-        for name, stored in found[family].items():
-            if stored.get("last_event") != last.pop((family, name), None):
-                yield f"{family} {name} names {stored.get('last_event')} as its last event"
-    for family, name in last:
-        yield f"there are events of {family} {name}, but no such {family}"
-    if found.only("turns", {}) != turns:
-        yield f"turns is {found.only('turns', {})}, but the history says {turns}"
-    yield from _replayed(found, entries)
-
-
-def _replayed(found: Profile, entries: list[Any]) -> Iterator[str]:
-    events = [read_event(entry_) for entry_ in entries]
-    standings = replay(event for event in events if event["event"].startswith(("job.", "lane.")))
-    for job_id, job in found["job"].items():
-        stored = {
-            "standing": job["standing"],
-            "owner": job.get("owner", ""),
-            "attempts": int(job["attempts"]),
-            "fence": int(job.get("fence", "0") or 0),
-        }
-        if standings.get(job_id) != stored:
-            yield f"job {job_id} is {stored}, but its history says {standings.get(job_id)}"
-    for lane_id, lane in found["lane"].items():
-        stored = {axis: lane[axis] for axis in ("state", "review_state", "merge_state")}
-        if standings.get(lane_id) != stored:
-            yield f"lane {lane_id} is {stored}, but its history says {standings.get(lane_id)}"
-    digests = {event["entity_id"]: event["digest"] for event in events if event.digest}
-    for job_id, job in found["job"].items():
-        facts = (job_id, job["kind"], job.get("lane_id", ""), found["payload"].get(job_id, ""))
-        if digests.get(job_id) != immutable(*facts):
-            yield f"job {job_id} differs from the digest of its creation"
-    for lane_id, lane in found["lane"].items():
-        names = ("quorum_id", "assignee", "task_id", "depends_on", "repo", "branch", "base_ref", "worktree")
-        if digests.get(lane_id) != immutable(lane_id, *(lane.get(name, "") for name in names)):
-            yield f"lane {lane_id} differs from the digest of its creation"
-    grants: dict[str, set[str]] = defaultdict(set)
-    for event in events:
-        if event["event"] == "principal.granted":
-            grants[event["entity_id"]].add(event["project"])
-        if event["event"] == "principal.revoked":
-            grants[event["entity_id"]].discard(event["project"])
-    for name, principal in found["principal"].items():
-        held = {field.removeprefix("grant:") for field in principal if field.startswith("grant:")}
-        if held != grants[name]:
-            yield f"principal {name} holds {sorted(held)}, but its history says {sorted(grants[name])}"
+        if not re.fullmatch(r"([\x21-\x7e]+ \d+ [0-9a-f]{24} \S*\n)+", lines):
+            yield f"replay {key} holds {lines!r}"

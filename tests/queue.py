@@ -119,7 +119,7 @@ class Queue:
             return kind, [(m, float(s)) for m, s in zip(flat[::2], flat[1::2], strict=True)], ttl
         if kind == "stream":
             return kind, [(n.decode(), _decoded(f)) for n, f in self.command("XRANGE", key, "-", "+")], ttl
-        return kind, self.command("GET", key).decode(), ttl
+        return kind, self.command("GET", key).decode() if kind == "string" else None, ttl
 
     def problems(self) -> list[str]:
         """What the audit says of the raw keys."""
