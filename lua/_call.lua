@@ -4,4 +4,5 @@ local client_id, holder, request_id, slot, call, fence =
 
 local function whole(number) return string.format('%.0f', number) end
 
-local function refuse(code) return redis.error_reply(code) end
+-- The server counts an error under its first word only when a second one follows.
+local function refuse(code) return redis.error_reply(code .. ' refused') end

@@ -6,7 +6,7 @@
 -- Touches: principal, replay, ready, kinds, projects, projects_of, turns, job, payload, spent, damaged, profile, history
 -- Cost:    O(G + log N): G the caller's grants (at most 1,000; 64 projects for a star), N jobs of a project and kind
 -- Again:   under the same request id the same claim while its lease is live and current, else none; nothing written
--- Pieces:  clock, call, replay, event, ready
+-- Pieces:  clock, call, replay, event, ready, job
 local wanted, lease = ARGV[7], tonumber(ARGV[8])
 
 -- check
@@ -74,11 +74,10 @@ local function kind_in(project)
   return head[1] and head[1]:sub(SEQ + 1)
 end
 
-local function sound(job, member, job_id, project, kind)
-  local attempts, seq = tonumber(job[4] or '0'), tonumber(job[7])
-  return (job[1] == 'queued' or job[1] == 'claimed') and job[2] == project and job[3] == kind
-    and attempts and attempts >= 0 and attempts < MAX_ATTEMPTS and seq and entry(seq, job_id) == member
-    and (not job[6] or tonumber(job[6]))
+-- Tell whether an entry of the index leads to a job that can be claimed as it says.
+local function leads_to(job, member, job_id, project, kind)
+  return job.sound and job.project == project and job.kind == kind and job.attempts < MAX_ATTEMPTS
+    and entry(job.seq, job_id) == member
 end
 
 -- write
@@ -91,25 +90,25 @@ local function set_aside(job_id, project, kind, head)
   aside[#aside + 1] = job_id
 end
 
-local function win(job_id, project, kind, job)
-  local attempts, claimed_fence = tonumber(job[4] or '0') + 1, whole(math.max((tonumber(job[6]) or 0) + 1, now))
-  local lease_until, prev, takeover = now + lease, job[8] or '', job[1] == 'claimed'
+local function win(job_id, job, payload)
+  local attempts, claimed_fence = job.attempts + 1, whole(math.max((tonumber(job.fence) or 0) + 1, now))
+  local lease_until, prev, takeover = now + lease, job.last_event, job.standing == 'claimed'
   local number = next_event(takeover and 2 or 1)
   if takeover then
-    prev = record(number - 1, 'job.reclaimed', job_id, { project = project, reason = job[5], prev = prev })
+    prev = record(number - 1, 'job.reclaimed', job_id, { project = job.project, reason = job.owner, prev = prev })
   end
-  local event = record(number, 'job.claimed', job_id, { project = project, from = job[1], to = 'claimed',
+  local event = record(number, 'job.claimed', job_id, { project = job.project, from = job.standing, to = 'claimed',
     attempts = whole(attempts), fence = claimed_fence, prev = prev })
   redis.call('HSET', key_job(job_id), 'standing', 'claimed', 'owner', client_id, 'holder', holder,
     'lease_until', whole(lease_until), 'attempts', whole(attempts), 'fence', claimed_fence,
     'changed_at', whole(now), 'last_event', event)
   local last = attempts >= MAX_ATTEMPTS
-  stand(job_id, job[7], project, kind, not last and lease_until or nil)
+  stand(job_id, job.seq, job.project, job.kind, not last and lease_until or nil)
   if last then redis.call('ZADD', key_spent(), whole(lease_until), job_id) end
-  redis.call('HSET', key_turns(), project, event)
+  redis.call('HSET', key_turns(), job.project, event)
   remember(job_id .. '/' .. claimed_fence)
-  return { job_id, kind, redis.call('GET', key_payload(job_id)) or '', whole(lease_until), whole(attempts),
-    claimed_fence, '', table.concat(aside, ' ') }
+  return { job_id, job.kind, payload or '', whole(lease_until), whole(attempts), claimed_fence, '',
+    table.concat(aside, ' ') }
 end
 
 for _ = 1, 100 do
@@ -121,10 +120,14 @@ for _ = 1, 100 do
     mend_above(project, kind)
   else
     local job_id = head[1]:sub(SEQ + 1)
-    local job = redis.call('HMGET', key_job(job_id), 'standing', 'project', 'kind', 'attempts', 'owner', 'fence',
-      'seq', 'last_event')
-    if sound(job, head[1], job_id, project, kind) then return win(job_id, project, kind, job) end
-    set_aside(job_id, project, kind, head)
+    local job, payload = read_job(job_id), redis.pcall('GET', key_payload(job_id))
+    if type(payload) == 'table' or not leads_to(job, head[1], job_id, project, kind) then
+      set_aside(job_id, project, kind, head)
+    elseif job.standing == 'claimed' and job.lease_until > now then
+      stand(job_id, job.seq, project, kind, job.lease_until) -- the entry was wrong; the lease is live
+    else
+      return win(job_id, job, payload)
+    end
   end
 end
 return { '', '', '', '', '', '', '', table.concat(aside, ' ') }

@@ -5,7 +5,7 @@
 -- Refuses: UNAUTHENTICATED, REQUEST_ID_REUSED, DENIED, LANE_NOT_FOUND, PROJECT_MISMATCH
 -- Touches: principal, replay, lane, profile, history, job, payload, ready, kinds, projects, projects_of
 -- Cost:    O(log N) in the jobs of the same project and kind
--- Again:   under the same request id the first answer, nothing written
+-- Again:   under the same request id the first answer; for the same job_id too, however late; nothing written
 -- Pieces:  clock, call, caller, replay, event, ready
 local job_id, kind, payload, project, lane_id, digest = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
 
@@ -18,7 +18,7 @@ local live, conductor, _, explicit = caller(result_project)
 if not live then return refuse('UNAUTHENTICATED') end
 local answer, reused = recall()
 if reused then return reused end
-if answer then return { answer, 'replay' } end
+if answer or redis.call('EXISTS', key_job(job_id)) == 1 then return { answer or job_id, 'replay' } end
 if not conductor then return refuse('DENIED') end
 if lane_id ~= '' then
   if not lane[2] then return refuse('LANE_NOT_FOUND') end

@@ -10,11 +10,7 @@
 local lapsed, exhausted, put_back, beyond_use = 0, 0, 0, {}
 
 -- check
-local function due_at(job) return job.standing == 'claimed' and job.lease_until or tonumber(job.queued_at) end
-
-local function sound(job)
-  return (job.standing == 'queued' or job.standing == 'claimed') and tonumber(job.seq) and due_at(job)
-end
+local function since(job) return job.standing == 'claimed' and job.lease_until or tonumber(job.changed_at) end
 
 -- Tell whether the indexes above show the earliest job of (project, kind) as it is.
 local function shown_above(project, kind)
@@ -30,30 +26,31 @@ end
 for n = 7, #ARGV do
   local job_id = ARGV[n]
   local job = read_job(job_id)
-  job.queued_at = redis.call('HGET', key_job(job_id), 'changed_at')
-  if job.terminal or sound(job) then redis.call('ZREM', key_damaged(), job_id) end
-  if job.exists and not job.terminal then
-    if not sound(job) then
-      redis.call('ZADD', key_damaged(), whole(now), job_id)
-      beyond_use[#beyond_use + 1] = job_id
-    elseif job.attempts >= MAX_ATTEMPTS then
-      if due_at(job) <= now then exhausted = exhausted + 1 end
-      if not redis.call('ZSCORE', key_spent(), job_id) then
-        redis.call('ZADD', key_spent(), whole(due_at(job)), job_id)
-        put_back = put_back + 1
-      end
-    else
-      if job.standing == 'claimed' and due_at(job) <= now then lapsed = lapsed + 1 end
-      local member = entry(job.seq, job_id)
-      if not redis.call('ZSCORE', key_ready(job.project, job.kind), member) then
-        stand(job_id, job.seq, job.project, job.kind, due_at(job))
-        put_back = put_back + 1
-      end
-      if not shown_above(job.project, job.kind) then
-        mend_above(job.project, job.kind)
-        put_back = put_back + 1
-      end
+  local at = job.sound and since(job)
+  if at then
+    if job.attempts >= MAX_ATTEMPTS then
+      if at <= now then exhausted = exhausted + 1 end
+    elseif job.standing == 'claimed' and at <= now then
+      lapsed = lapsed + 1
     end
+    local index, member = key_spent(), job_id
+    if job.attempts < MAX_ATTEMPTS then
+      index, member = key_ready(job.project, job.kind), entry(job.seq, job_id)
+    end
+    if not redis.call('ZSCORE', index, member) then
+      restand(job_id, job, at)
+      put_back = put_back + 1
+    end
+    if job.attempts < MAX_ATTEMPTS and not shown_above(job.project, job.kind) then
+      mend_above(job.project, job.kind)
+      put_back = put_back + 1
+    end
+  end
+  if at or job.terminal then
+    redis.call('ZREM', key_damaged(), job_id)
+  elseif redis.call('EXISTS', key_job(job_id)) == 1 then
+    redis.call('ZADD', key_damaged(), whole(now), job_id)
+    beyond_use[#beyond_use + 1] = job_id
   end
 end
 return { lapsed, exhausted, put_back, table.concat(beyond_use, ' ') }

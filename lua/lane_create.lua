@@ -5,7 +5,7 @@
 -- Refuses: UNAUTHENTICATED, REQUEST_ID_REUSED, DENIED, UNKNOWN_LANE, QUORUM_NOT_OPEN, UNKNOWN_CLIENT, TASK_NOT_FOUND, DEPENDENCY_NOT_IN_QUORUM
 -- Touches: principal, replay, quorum, task, lane, lanes, profile, history
 -- Cost:    O(log N) in the lanes of the profile
--- Again:   under the same request id the first answer, nothing written
+-- Again:   under the same request id the first answer; for the same lane_id too, however late; nothing written
 -- Pieces:  clock, call, caller, replay, event, lane
 local lane_id, quorum_id, assignee, task_id, depends_on = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
 
@@ -16,6 +16,7 @@ local live, conductor, covered, explicit = caller(project)
 if not live then return refuse('UNAUTHENTICATED') end
 local answer, reused = recall()
 if reused then return reused end
+if not answer and redis.call('EXISTS', key_lane(lane_id)) == 1 then answer = lane_id end
 if answer then return { answer, redis.call('HGET', key_lane(answer), 'project') or '', 'replay' } end
 if not conductor then return refuse('DENIED') end
 if not quorum[2] or not covered then return refuse('UNKNOWN_LANE') end

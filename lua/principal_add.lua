@@ -2,14 +2,17 @@
 -- Register one principal, live.
 -- Request: client_id, conductor ('1' or '0'), its grants
 -- Reply:   1 when something changed, else 0
--- Refuses: PRINCIPAL_EXISTS
--- Touches: principal, principals, profile, history
+-- Refuses: REQUEST_ID_REUSED, PRINCIPAL_EXISTS
+-- Touches: replay, principal, principals, profile, history
 -- Cost:    O(G) in the grants given, at most 1,000
--- Again:   a principal with these very facts: 0, no event; with others: PRINCIPAL_EXISTS
--- Pieces:  clock, call, event
+-- Again:   under the same request id the first answer; else a principal with these very facts: 0, no event; with others: PRINCIPAL_EXISTS
+-- Pieces:  clock, call, replay, event
 local id, conductor = ARGV[7], ARGV[8]
 
 -- check
+local answer, reused = recall()
+if reused then return reused end
+if answer then return 1 end
 local existing = redis.call('HGETALL', key_principal(id))
 if #existing > 0 then
   local held, asked = 0, 0
@@ -22,7 +25,7 @@ if #existing > 0 then
     if not facts['grant:' .. ARGV[n]] then return refuse('PRINCIPAL_EXISTS') end
     asked = asked + 1
   end
-  if held ~= asked or facts.conductor ~= conductor then return refuse('PRINCIPAL_EXISTS') end
+  if held ~= asked or facts.conductor ~= conductor or facts.standing ~= 'live' then return refuse('PRINCIPAL_EXISTS') end
   return 0
 end
 
@@ -38,4 +41,5 @@ for n = 9, #ARGV do
 end
 redis.call('HSET', key_principal(id), 'last_event', last, unpack(facts))
 redis.call('ZADD', key_principals(), whole(first), id)
+remember('1')
 return 1

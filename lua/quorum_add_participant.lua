@@ -2,14 +2,17 @@
 -- Let one principal take part in a quorum.
 -- Request: quorum_id, client_id
 -- Reply:   1 when something changed, else 0
--- Refuses: UNKNOWN_QUORUM, UNKNOWN_PRINCIPAL, LIMIT_REACHED
--- Touches: quorum, joined, principal, profile, history
+-- Refuses: REQUEST_ID_REUSED, UNKNOWN_QUORUM, UNKNOWN_PRINCIPAL, LIMIT_REACHED
+-- Touches: replay, quorum, joined, principal, profile, history
 -- Cost:    O(1)
--- Again:   nothing is left to change: 0, no event
--- Pieces:  clock, call, event
+-- Again:   under the same request id the first answer; else nothing is left to change: 0, no event
+-- Pieces:  clock, call, replay, event
 local id, participant = ARGV[7], ARGV[8]
 
 -- check
+local answer, reused = recall()
+if reused then return reused end
+if answer then return 1 end
 local quorum = redis.call('HMGET', key_quorum(id), 'standing', 'project', 'last_event', 'participant:' .. participant)
 if not quorum[1] then return refuse('UNKNOWN_QUORUM') end
 if redis.call('EXISTS', key_principal(participant)) == 0 then return refuse('UNKNOWN_PRINCIPAL') end
@@ -22,4 +25,5 @@ local event = record(next_event(), 'quorum.participant_added', id,
   { project = quorum[2], reason = participant, prev = quorum[3] })
 redis.call('HSET', key_quorum(id), 'participant:' .. participant, '1', 'last_event', event)
 redis.call('HSET', key_joined(participant), id, quorum[2])
+remember('1')
 return 1

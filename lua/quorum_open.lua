@@ -2,14 +2,17 @@
 -- Open one quorum over a project, with its first participants.
 -- Request: quorum_id, project, digest of both, participants (client_ids)
 -- Reply:   1 when something changed, else 0
--- Refuses: UNKNOWN_PRINCIPAL
--- Touches: quorum, quorums, joined, principal, profile, history
+-- Refuses: REQUEST_ID_REUSED, UNKNOWN_PRINCIPAL
+-- Touches: replay, quorum, quorums, joined, principal, profile, history
 -- Cost:    O(M) in the participants given, at most 1,000
--- Again:   the quorum exists: 0, no event
--- Pieces:  clock, call, event
+-- Again:   under the same request id the first answer; else the quorum exists: 0, no event
+-- Pieces:  clock, call, replay, event
 local id, project = ARGV[7], ARGV[8]
 
 -- check
+local answer, reused = recall()
+if reused then return reused end
+if answer then return 1 end
 if redis.call('EXISTS', key_quorum(id)) == 1 then return 0 end
 for n = 10, #ARGV do
   if redis.call('EXISTS', key_principal(ARGV[n])) == 0 then return refuse('UNKNOWN_PRINCIPAL') end
@@ -27,4 +30,5 @@ for n = 10, #ARGV do
 end
 redis.call('HSET', key_quorum(id), 'last_event', last)
 redis.call('ZADD', key_quorums(), whole(first), id)
+remember('1')
 return 1

@@ -65,6 +65,14 @@ class Route:
     def close(self) -> None:
         """Let go of what `start` took."""
 
+    def close_pools(self, pool: Any) -> None:
+        """Close the connections of a pool, and those beside it."""
+        pool.disconnect()
+
+    async def close_async_pools(self, pool: Any) -> None:
+        """Close the connections of an asyncio pool, and those beside it."""
+        await pool.disconnect()
+
     def pool(self, asynchronous: bool) -> Any:
         """Make a pool of connections to the server, of the asked flavour."""
         maker = self._makers[asynchronous]
@@ -190,6 +198,13 @@ def _memory_route(name: str) -> Route:
 
 
 def _plain_route(url: str) -> Route:
+    path = url.partition("://")[2].partition("?")[0].rpartition("@")[2]
+    if url.startswith("unix"):
+        if not path.strip("/"):
+            raise ConfigurationError("a unix:// URL names the path of a socket")
+    elif not path.partition("/")[2].isdigit() and path.partition("/")[2]:
+        raise ConfigurationError(f"{redacted(url)}: what follows the host is the number of a database")
+
     def make(asynchronous: bool) -> Callable[[], Any]:
         pool: Any = redis.asyncio.ConnectionPool if asynchronous else redis.ConnectionPool
 
@@ -260,7 +275,21 @@ def _sentinel_route(url: str) -> Route:
 
         return maker
 
-    return Route(redacted(url), make(False), make(True))
+    return SentinelRoute(redacted(url), make(False), make(True))
+
+
+class SentinelRoute(Route):
+    """The primary that Sentinel names; the links to the sentinels close with the pool that asks them."""
+
+    def close_pools(self, pool: Any) -> None:
+        super().close_pools(pool)
+        for sentinel in pool.shampoo_sentinels.sentinels:
+            sentinel.close()
+
+    async def close_async_pools(self, pool: Any) -> None:
+        await super().close_async_pools(pool)
+        for sentinel in pool.shampoo_sentinels.sentinels:
+            await sentinel.aclose()
 
 
 class ClusterRoute(Route):
@@ -276,7 +305,6 @@ class ClusterRoute(Route):
         self._options = dict(options)
         self._slot = key_slot(keys.spell(profile, "profile").encode())
         self._node: tuple[str, int] | None = None
-        self._pools: dict[tuple[bool, tuple[str, int]], Any] = {}
 
     def start(self) -> None:
         if self._node is None:
@@ -289,34 +317,39 @@ class ClusterRoute(Route):
             self._node = self._ask_around()
 
     def renewed(self, pool: Any, asynchronous: bool) -> Any:
-        return self._pool(asynchronous)
+        held = pool.connection_kwargs
+        return pool if (held["host"], held["port"]) == self._node else self._pool(asynchronous)
 
     def _node_host(self) -> str:
         return self._node[0] if self._node else self._seeds[0][0]
 
     def _ask_around(self) -> tuple[str, int]:
-        """Ask the known nodes, one after another, who holds the slot."""
+        """Ask the known nodes, one after another, who holds the slot; get to know the others on the way."""
         failure: Exception | None = None
-        for host, port in self._seeds:
+        for host, port in tuple(self._seeds):
             try:
                 with redis.Redis(host=host, port=port, retry=_no_resend(False), **_options(self._options)) as node:
-                    for first, last, primary, *_ in node.execute_command("CLUSTER SLOTS", NEVER_DECODE=True):
-                        if first <= self._slot <= last:
-                            return (primary[0].decode() or host, primary[1])
-                failure = EngineError(f"{self.name}: no node holds slot {self._slot} of this profile")
+                    ranges = node.execute_command("CLUSTER SLOTS", NEVER_DECODE=True)
             except redis.RedisError as error:
                 failure = error
+                continue
+            holders = {}
+            for first, last, *nodes in ranges:
+                addresses = [(address[0].decode() or host, address[1]) for address in nodes]
+                self._seeds += [address for address in addresses if address not in self._seeds]
+                holders[first, last] = addresses[0]
+            for (first, last), holder in holders.items():
+                if first <= self._slot <= last:
+                    return holder
+            failure = EngineError(f"{self.name}: no node holds slot {self._slot} of this profile")
         assert failure is not None
         raise failure
 
     def _pool(self, asynchronous: bool) -> Any:
-        """Give the pool for the node of the moment; pools of earlier nodes are kept for a slot that moves back."""
+        """Make a pool for the node of the moment."""
         self.start()
         assert self._node is not None
-        key = (asynchronous, self._node)
-        if key not in self._pools:
-            self._pools[key] = self._pool_of(asynchronous, *self._node)
-        return self._pools[key]
+        return self._pool_of(asynchronous, *self._node)
 
     def _pool_of(self, asynchronous: bool, host: str, port: int) -> Any:
         options = dict(self._options)

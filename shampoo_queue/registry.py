@@ -57,15 +57,16 @@ class Operator:
 
     def move(self, script: str, *arguments: str) -> Operation[Any]:
         """Run one operator's move under a request id of its own."""
-        slot, request_id = self._ids.take()
-        beside = (self.operator, own_holder(), request_id, slot_of(request_id), digest_of(script, arguments), "")
+        taken = self._ids.take()
+        known_as = taken.request_id
+        beside = (self.operator, own_holder(), known_as, slot_of(known_as), digest_of(script, arguments), "")
         try:
-            reply = yield Move(script, (*beside, *arguments), request_id)
+            reply = yield Move(script, (*beside, *arguments), known_as)
         except Refusal as refusal:
             if not refusal.outcome_unknown:
-                self._ids.give_back(slot)
+                taken.give_back()
             raise
-        self._ids.give_back(slot)
+        taken.give_back()
         return reply
 
 
@@ -106,6 +107,8 @@ class RegistryOperations:
 
         Adding one again with the very same facts changes nothing; with others it raises `PrincipalExists`.
         """
+        if not isinstance(conductor, bool):
+            raise InvalidArgument("conductor must be true or false")
         given = _names("grant", grants, limit("grants"), empty=True)
         reply = yield from self._operator.move(
             "principal_add", _name("client_id", client_id), "1" if conductor else "0", *given
@@ -124,6 +127,8 @@ class RegistryOperations:
 
     def set_conductor(self, client_id: str, conductor: bool = True) -> Operation[bool]:
         """Give or take the conductor role; give whether that changed anything."""
+        if not isinstance(conductor, bool):
+            raise InvalidArgument("conductor must be true or false")
         flag = "1" if conductor else "0"
         return bool((yield from self._operator.move("principal_set_conductor", _name("client_id", client_id), flag)))
 

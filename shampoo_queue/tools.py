@@ -14,7 +14,7 @@ import re
 import secrets
 import socket
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -48,6 +48,29 @@ class Answer(dict[str, Any]):
 # Request ids ----------------------------------------------------------------------------------------------------
 
 
+@dataclass(slots=True)
+class _Series:
+    """The ids of one process: nothing of it is shared with a forked child, which begins a series of its own."""
+
+    pid: int
+    name: str
+    numbers: Iterator[int]
+    slots: Iterator[int]
+    free: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """One library id in use, and the slot that goes back when the outcome of its call is known."""
+
+    request_id: str
+    slot: int
+    series: _Series
+
+    def give_back(self) -> None:
+        self.series.free.append(self.slot)
+
+
 class RequestIds:
     """The library's own request ids: ``~client.slot.number``, the number rising with every call.
 
@@ -57,28 +80,22 @@ class RequestIds:
     """
 
     def __init__(self) -> None:
-        self._begin()
+        self._series = self._begun()
 
-    def _begin(self) -> None:
-        self._pid = os.getpid()
-        self._name = secrets.token_urlsafe(9)
-        self._numbers = itertools.count(1)
-        self._slots = itertools.count()
-        self._free: list[int] = []
+    @staticmethod
+    def _begun() -> _Series:
+        return _Series(os.getpid(), secrets.token_urlsafe(9), itertools.count(1), itertools.count(), [])
 
-    def take(self) -> tuple[int, str]:
-        """Give a free slot and a fresh id in it."""
-        if self._pid != os.getpid():  # a forked child is another client
-            self._begin()
+    def take(self) -> Taken:
+        """Give a fresh id in a free slot. Threads of a forked child may begin a series each; none shares one."""
+        series = self._series
+        if series.pid != os.getpid():
+            series = self._series = self._begun()
         try:
-            slot = self._free.pop()
+            slot = series.free.pop()
         except IndexError:
-            slot = next(self._slots)
-        return slot, f"~{self._name}.{slot}.{next(self._numbers)}"
-
-    def give_back(self, slot: int) -> None:
-        """Let the next call use the slot: this one's outcome is known."""
-        self._free.append(slot)
+            slot = next(series.slots)
+        return Taken(f"~{series.name}.{slot}.{next(series.numbers)}", slot, series)
 
 
 def slot_of(request_id: str) -> str:
@@ -172,7 +189,6 @@ class Spelling:
     arguments: Callable[[Given], Spelled]
     answer: Read
     replayed: Callable[[list[Any]], bool]
-    remembers: bool = True
 
 
 def _last_is(word: bytes | str) -> Callable[[list[Any]], bool]:
@@ -255,7 +271,6 @@ SPELLINGS: dict[str, Spelling] = {
         lambda given: (_id(given["job_id"]), given["outcome"], given.get("result_ref", "")),
         _complete,
         _last_is("idempotent"),
-        remembers=False,
     ),
     "job_create": Spelling(
         _created_job,
@@ -272,7 +287,7 @@ SPELLINGS: dict[str, Spelling] = {
         lambda given, reply: {"lane_id": text(reply[0]), "project": text(reply[1]), "state": "open"},
         lambda reply: len(reply) == 3,
     ),
-    "lane_list": Spelling(_listed, _lanes, lambda reply: False, remembers=False),
+    "lane_list": Spelling(_listed, _lanes, lambda reply: False),
     "lane_merge": Spelling(
         lambda given: (_id(given["lane_id"]), given["outcome"], given.get("result_commit", "")),
         lambda given, reply: {"lane_id": given["lane_id"], "merge_state": text(reply[0])},
@@ -297,18 +312,18 @@ class Caller:
     def __init__(self, client_id: Any, holder: str | None = None) -> None:
         self.client_id = client_id
         self._given_holder = None if holder is None else check_holder(holder)
-        self._pid = os.getpid()
-        self._holder = self._given_holder or own_holder()
+        self._holder = (os.getpid(), own_holder() if holder is None else holder)
         self._ids = RequestIds()
 
     @property
     def holder(self) -> str:
         """The process in whose name calls go out; a forked child has one of its own."""
-        if self._pid != os.getpid():
-            self._pid = os.getpid()
-            given = self._given_holder
-            self._holder = own_holder() if given is None else f"{given[: limit('project') - 12]}+{self._pid}"
-        return self._holder
+        pid, holder = self._holder
+        if pid != os.getpid():
+            pid, given = os.getpid(), self._given_holder
+            holder = own_holder() if given is None else f"{given[: limit('project') - 12]}+{pid}"
+            self._holder = (pid, holder)
+        return holder
 
     def call(
         self,
@@ -324,18 +339,17 @@ class Caller:
         ``None`` beside the arguments means not given. Raises `ToolError`, always with ``request_id``: for
         `Unavailable` with ``outcome_unknown``, repeat the call under that id to learn what became of it.
         """
-        slot = None
-        if request_id is None:
-            slot, request_id = self._ids.take()
+        taken = self._ids.take() if request_id is None else None
+        known_as = taken.request_id if taken else request_id
         try:
-            answer = yield from self._called(tool, arguments or {}, request_id, slot is None, fence, holder)
+            answer = yield from self._called(tool, {} if arguments is None else arguments, known_as, fence, holder)
         except ToolError as error:
-            if slot is not None and not error.outcome_unknown:
-                self._ids.give_back(slot)
-            error.request_id = request_id if isinstance(request_id, str) else None
+            if taken and not error.outcome_unknown:
+                taken.give_back()
+            error.request_id = known_as if isinstance(known_as, str) else None
             raise
-        if slot is not None:
-            self._ids.give_back(slot)
+        if taken:
+            taken.give_back()
         return answer
 
     def typed(
@@ -353,9 +367,7 @@ class Caller:
         found._meta = answer.meta
         return found
 
-    def _called(
-        self, name: Any, arguments: Any, request_id: str, asked: bool, fence: Any, holder: Any
-    ) -> Operation[Answer]:
+    def _called(self, name: Any, arguments: Any, request_id: Any, fence: Any, holder: Any) -> Operation[Answer]:
         tool = BY_NAME.get(name) if isinstance(name, str) else None
         if tool is None:
             raise UnknownTool(f"there is no tool {safe_name(name)}")
@@ -370,15 +382,14 @@ class Caller:
         if not is_unicode(self.client_id):
             raise Unauthenticated
         spelling = SPELLINGS[tool.name]
-        looked_up = tool.writes and (spelling.remembers or asked)
         move = Move(
             tool.name,
             (
                 self.client_id,
                 holder,
                 request_id if tool.writes else "",
-                slot_of(request_id) if looked_up else "",
-                digest_of(tool.name, holder, fence, _normal(tool, given)) if looked_up else "",
+                slot_of(request_id) if tool.writes else "",
+                digest_of(tool.name, holder, fence, _normal(tool, given)) if tool.writes else "",
                 fence,
                 *spelling.arguments(given),
             ),

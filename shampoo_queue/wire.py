@@ -13,6 +13,7 @@ import asyncio
 import logging
 import os
 import random
+import threading
 import time
 import uuid
 from collections.abc import Callable, Generator
@@ -61,6 +62,7 @@ PASSING = {
     "ASK": "the profile is moving to another node",
     "MOVED": "the profile has moved to another node",
     "NOREPLICAS": "too few replicas are connected",
+    "NOSCRIPT": "its scripts are flushed faster than they load",
 }
 # Those that waiting a moment will not mend; still no fault of the call.
 LASTING = {
@@ -82,6 +84,7 @@ _WORD_OF_CLASS = {
     "OutOfMemoryError": "OOM",
     "NoPermissionError": "NOPERM",
     "AuthenticationError": "WRONGPASS",
+    "NoScriptError": "NOSCRIPT",
 }
 
 
@@ -102,14 +105,26 @@ class Sending:
     begun: bool = False
 
 
+def _seconds() -> float:
+    """Read a clock that only rises, and goes on while the machine sleeps where the system has such a clock."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
+
+
 class Patience:
-    """Decide after a failed try whether, and when, to try again; give up with the error that the caller sees."""
+    """Decide after a failed try whether, and when, to try again; give up with the error that the caller sees.
+
+    The time counts from the first sending, and is looked at again just before each repeat: a repeat after the server
+    has forgotten the call's request id would be a second call.
+    """
 
     def __init__(self, move: Move | Command, seconds: float) -> None:
         self._move = move
-        self._until = time.monotonic() + seconds
+        self._until = _seconds() + seconds
         self._tries = 0
         self._unknown = False
+        self._last: tuple[Exception, str] | None = None
 
     def pause(self, error: Exception, sent: bool) -> float:
         """Give the seconds to wait before the next try, or raise."""
@@ -121,10 +136,16 @@ class Patience:
         answered = word in PASSING or word in LASTING
         self._unknown = self._unknown or (sent and not answered)
         self._tries += 1
+        self._last = (error, word)
         pause = random.uniform(0.5, 1.0) * min(1.0, 0.01 * 2.0**self._tries)
-        if word in LASTING or time.monotonic() + pause > self._until:
+        if word in LASTING or _seconds() + pause > self._until:
             raise self._unavailable(error, word) from error
         return pause
+
+    def still(self) -> None:
+        """Raise when the time is over, whatever the wait itself has cost."""
+        if self._last and _seconds() > self._until:
+            raise self._unavailable(*self._last) from self._last[0]
 
     def _refusal(self, error: Exception, word: str) -> Refusal:
         kind = errors.REFUSALS.get(word.lower())
@@ -157,7 +178,6 @@ class _Wire:
         self.warnings: list[str] = []
         self._key = keys.spell(profile, "profile")
         self._lua = lua
-        self._pool: Any = None
 
     def _script(self, move: Move) -> scripts.Script:
         script = scripts.script(move.script, self._lua)
@@ -203,6 +223,11 @@ def _pairs(reply: Any) -> dict[str, str]:
 class Wire(_Wire):
     """Run operations on blocking connections; safe to share between threads, and across a fork."""
 
+    def __init__(self, route: Route, profile: str, retry_seconds: float, lua: Path | None = None) -> None:
+        super().__init__(route, profile, retry_seconds, lua)
+        self._pool: Any = None
+        self._renewing = threading.Lock()
+
     def start(self, target: Any) -> None:
         """Reach the server and check it; raise `EngineError` with one clear line when it cannot serve."""
         try:
@@ -236,11 +261,11 @@ class Wire(_Wire):
     def close(self) -> None:
         """Close every connection that is ours."""
         if self._pool is not None and self.route.owned:
-            self._pool.disconnect()
+            self.route.close_pools(self._pool)
         self.route.close()
 
     def _carry(self, move: Move | Command) -> Any:
-        patience: Patience | None = None
+        patience = Patience(move, self.retry_seconds)
         while True:
             sending = Sending()
             try:
@@ -250,14 +275,17 @@ class Wire(_Wire):
                     self._exchange(self._loading(move, missing))
                     return self._exchange(self._spelled(move), sending)
             except Exception as error:
-                patience = patience or Patience(move, self.retry_seconds)
                 time.sleep(patience.pause(error, sending.begun))
                 self._mend(error)
+                patience.still()
 
     def _mend(self, error: Exception) -> None:
         try:
             self.route.mend(error)
-            self._pool = self.route.renewed(self._pool, False)
+            with self._renewing:
+                before, self._pool = self._pool, self.route.renewed(self._pool, False)
+            if before is not self._pool:
+                before.disconnect(inuse_connections=False)
         except (RedisError, OSError, EngineError) as still:
             log.debug("%s is still away: %s", self.route.name, still)
 
@@ -278,38 +306,52 @@ class Wire(_Wire):
             pool.release(connection)
 
 
+@dataclass(slots=True)
+class _Home:
+    """What one event loop of one process has for itself."""
+
+    pid: int
+    starting: asyncio.Lock
+    pool: Any = None
+
+
 class AsyncWire(_Wire):
     """Run operations on asyncio connections; each event loop and each process gets connections of its own."""
 
     def __init__(self, route: Route, profile: str, retry_seconds: float, lua: Path | None = None) -> None:
         super().__init__(route, profile, retry_seconds, lua)
-        self._home: tuple[int, asyncio.AbstractEventLoop] | None = None
-        self._starting: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+        self._homes: dict[asyncio.AbstractEventLoop, _Home] = {}
 
     async def start(self, target: Any) -> None:
         """Reach the server and check it, once in each event loop; raise `EngineError` when it cannot serve."""
-        loop = asyncio.get_running_loop()
-        home = (os.getpid(), loop)
-        if self._home == home:
+        home = self._home()
+        if home.pool is not None:
             return
-        if self._starting is None or self._starting[0] is not loop:
-            self._starting = (loop, asyncio.Lock())
-        async with self._starting[1]:
-            if self._home != home:
-                await self._start(target)
-                self._home = home
+        async with home.starting:
+            if home.pool is None:
+                await self._start(home, target)
 
-    async def _start(self, target: Any) -> None:
+    def _home(self) -> _Home:
+        loop = asyncio.get_running_loop()
+        home = self._homes.get(loop)
+        if home is None or home.pid != os.getpid():
+            for other in [other for other in self._homes if other.is_closed()]:
+                del self._homes[other]
+            home = self._homes[loop] = _Home(os.getpid(), asyncio.Lock())
+        return home
+
+    async def _start(self, home: _Home, target: Any) -> None:
         try:
             await asyncio.to_thread(self.route.start)
-            self._pool = self.route.pool(True)
+            pool = self.route.pool(True)
             if not self.route.in_memory:
-                info = await self._exchange(_INFO)
+                info = await self._exchange(pool, _INFO)
                 try:
-                    config = await self._exchange(_CONFIG)
+                    config = await self._exchange(pool, _CONFIG)
                 except ResponseError:  # a managed server may keep its settings to itself
                     config = None
                 self._accept(info, config)
+            home.pool = pool
         except (RedisError, OSError) as error:
             raise cannot_reach(self.route.name, error, target) from None
 
@@ -329,39 +371,42 @@ class AsyncWire(_Wire):
             return result
 
     async def close(self) -> None:
-        """Close every connection that is ours."""
-        if self._pool is not None and self.route.owned and self._home == (os.getpid(), asyncio.get_running_loop()):
-            await self._pool.disconnect()
+        """Close every connection of this event loop that is ours."""
+        home = self._homes.pop(asyncio.get_running_loop(), None)
+        if home is not None and home.pid == os.getpid() and home.pool is not None and self.route.owned:
+            await self.route.close_async_pools(home.pool)
         await asyncio.to_thread(self.route.close)
 
     async def _carry(self, move: Move | Command) -> Any:
-        patience: Patience | None = None
+        home = self._home()
+        patience = Patience(move, self.retry_seconds)
         while True:
             sending = Sending()
             try:
                 try:
-                    return await self._exchange(self._spelled(move), sending)
+                    return await self._exchange(home.pool, self._spelled(move), sending)
                 except NoScriptError as missing:
-                    await self._exchange(self._loading(move, missing))
-                    return await self._exchange(self._spelled(move), sending)
+                    await self._exchange(home.pool, self._loading(move, missing))
+                    return await self._exchange(home.pool, self._spelled(move), sending)
             except Exception as error:
-                patience = patience or Patience(move, self.retry_seconds)
                 await asyncio.sleep(patience.pause(error, sending.begun))
-                await self._mend(error)
+                await self._mend(home, error)
+                patience.still()
 
-    async def _mend(self, error: Exception) -> None:
+    async def _mend(self, home: _Home, error: Exception) -> None:
         try:
             await asyncio.to_thread(self.route.mend, error)
-            self._pool = self.route.renewed(self._pool, True)
+            before, home.pool = home.pool, self.route.renewed(home.pool, True)
+            if before is not home.pool:
+                await before.disconnect(inuse_connections=False)
         except (RedisError, OSError, EngineError) as still:
             log.debug("%s is still away: %s", self.route.name, still)
 
-    async def _exchange(self, spelled: tuple[Any, ...], sending: Sending | None = None) -> Any:
+    async def _exchange(self, pool: Any, spelled: tuple[Any, ...], sending: Sending | None = None) -> Any:
         """Send one command and read its reply. A connection that may hold an unread reply is dropped.
 
         Cancelling the caller counts as such; giving the connection back is shielded from a second cancellation.
         """
-        pool = self._pool
         connection = await pool.get_connection()
         clean = False
         try:

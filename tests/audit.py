@@ -308,5 +308,5 @@ def _other_indexes(found: Profile, told: Told) -> Iterator[str]:
 
 def _replays(found: Profile) -> Iterator[str]:
     for key, lines in found["replay"].items():
-        if not re.fullmatch(r"([\x21-\x7e]+ \d+ [0-9a-f]{24} \S*\n)+", lines):
+        if not re.fullmatch(r"([\x21-\x7e]+ \d+ \S+ \S*\n)+", lines):
             yield f"replay {key} holds {lines!r}"

@@ -44,7 +44,13 @@ def test_the_commands_run_as_written(tmp_path: Path) -> None:
             command += '; N=$(sed -E \'s/.*"fence": ?([0-9]+).*/\\1/\' claim.json | tr -d "\\n")'
         script.append(re.sub(r"\b(ID|N)\b(?!=)", r'"$\1"', command) if "sed" not in command else command)
     done = subprocess.run(
-        ["sh", "-c", "\n".join(script)], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=90, check=False
+        ["sh", "-c", "\n".join(script)],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert '"completed"' in done.stdout
