@@ -78,7 +78,7 @@ class Fleet:
         self._members: list[tuple[subprocess.Popen[str], threading.Thread]] = []
 
     def start(self, client_id: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(  # noqa: S603
+        process = subprocess.Popen(
             [sys.executable, "-m", "shampoo_queue.demo", *self._arguments, client_id],
             cwd=Path(__file__).parents[1],  # where the package is, and no file of the user's shadows a module
             stdin=subprocess.PIPE,

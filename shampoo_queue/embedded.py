@@ -227,7 +227,7 @@ def _address(folder: Path) -> str:
     address = folder / SOCKET
     if sys.platform != "win32":
         name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
-        for base in (tempfile.gettempdir(), "/tmp"):  # the first may be long itself
+        for base in (tempfile.gettempdir(), "/tmp"):  # noqa: S108 - ours alone, checked below; the first may be long itself
             if len(os.fsencode(address)) > ADDRESS_LIMIT:
                 address = Path(base, f"shampoo-{os.geteuid()}", name, SOCKET)
     return str(address)

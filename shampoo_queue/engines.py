@@ -32,7 +32,17 @@ from .errors import ConfigurationError, EngineError
 
 log = logging.getLogger("shampoo_queue")
 
-SCHEMES = ("embedded", "memory", "redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster")
+SCHEMES = (
+    "embedded",
+    "memory",
+    "redis",
+    "rediss",
+    "unix",
+    "redis+sentinel",
+    "rediss+sentinel",
+    "redis+cluster",
+    "rediss+cluster",
+)
 _TIMEOUTS = {"socket_timeout": 5.0, "socket_connect_timeout": 5.0}
 
 
@@ -81,6 +91,10 @@ class Route:
             raise ConfigurationError(f"this redis-py client belongs to {other[0]}, not to {other[1]}")
         return maker()
 
+    def reason(self, error: Exception) -> Exception:
+        """Find what is behind a failed start; may block."""
+        return error
+
     def try_options(self) -> None:
         """Make a connection without connecting it, so that a wrong option is an error now."""
         if self._makers[0]:
@@ -112,6 +126,9 @@ def route(target: Any, profile: str) -> Route:
 
 def _url_route(target: str, profile: str) -> Route:
     scheme, separator, rest = target.partition("://")
+    _, slash, path = rest.partition("?")[0].partition("/")
+    if scheme.startswith("redis") and slash and "@" in path:
+        raise ValueError("an @ behind the host: a piece of a password that was not encoded")
     if not separator:
         raise ConfigurationError(f"a URL begins with one of {', '.join(f'{s}://' for s in SCHEMES)}; see the README")
     if scheme == "embedded":
@@ -280,6 +297,20 @@ def _sentinel_route(url: str) -> Route:
 
 class SentinelRoute(Route):
     """The primary that Sentinel names; the links to the sentinels close with the pool that asks them."""
+
+    def reason(self, error: Exception) -> Exception:
+        """Sentinel's "no master" hides why no sentinel answered: ask each again for its own reason."""
+        if not isinstance(error, redis.sentinel.MasterNotFoundError | redis.asyncio.sentinel.MasterNotFoundError):
+            return error
+        sentinels = self.pool(False).shampoo_sentinels.sentinels
+        for sentinel in sentinels:
+            try:
+                sentinel.sentinel_masters()
+            except (redis.RedisError, OSError) as why:
+                return why
+            finally:
+                sentinel.close()
+        return error
 
     def close_pools(self, pool: Any) -> None:
         super().close_pools(pool)

@@ -241,7 +241,7 @@ class Wire(_Wire):
                     config = None
                 self._accept(info, config)
         except (RedisError, OSError) as error:
-            raise cannot_reach(self.route.name, error, target) from None
+            raise cannot_reach(self.route.name, self.route.reason(error), target) from None
 
     def run(self, operation: Operation[T]) -> T:
         """Run one operation to its result."""
@@ -341,6 +341,7 @@ class AsyncWire(_Wire):
         return home
 
     async def _start(self, home: _Home, target: Any) -> None:
+        pool = None
         try:
             await asyncio.to_thread(self.route.start)
             pool = self.route.pool(True)
@@ -353,7 +354,10 @@ class AsyncWire(_Wire):
                 self._accept(info, config)
             home.pool = pool
         except (RedisError, OSError) as error:
-            raise cannot_reach(self.route.name, error, target) from None
+            raise cannot_reach(self.route.name, await asyncio.to_thread(self.route.reason, error), target) from None
+        finally:
+            if pool is not None and home.pool is None and self.route.owned:
+                await self.route.close_async_pools(pool)
 
     async def run(self, operation: Operation[T]) -> T:
         """Run one operation to its result."""

@@ -1,8 +1,8 @@
 """Hold the raw keys of a profile against its history: every key must be what the events tell, and nothing else may be.
 
-`problems` takes a snapshot (every key with its type, content and time to live) and gives sentences; none means sound. It
-shares no code with the scripts: it folds the events into the hashes that must stand, checking each event on the way,
-and computes every index from the hashes.
+`problems` takes a snapshot (every key with its type, content and time to live) and gives sentences; none means
+sound. It shares no code with the scripts: it folds the events into the hashes that must stand, checking each event on
+the way, and computes every index from the hashes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from shampoo_queue.contract import EVENT_FACTS, EVENT_FIELDS, LANE_STATES
 from shampoo_queue.keys import KEYS, prefix
 from shampoo_queue.tools import immutable
 
-# Key to (type, content, milliseconds to live or -1). Content: dict, list of (member, score), list of (id, fields), text.
+# Key to (type, content, milliseconds to live or -1). Content: dict, list of (member, score) or of (id, fields), text.
 Snapshot = dict[str, tuple[str, Any, int]]
 Facts = dict[str, str]
 

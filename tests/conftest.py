@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from shampoo_queue import Shampoo
 from tests.queue import Clock, Engine, Queue, test_lua
 from tests.servers import Cluster, SentinelTrio, Server, redis, valkey
 
@@ -31,7 +32,8 @@ def _start(name: str, folder: Path) -> Engine:
     if name == "memory":
         return Engine(name, "memory://tests", lambda: None)
     if name == "embedded":
-        return Engine(name, f"embedded://{folder}", lambda: None)
+        # Held open, or each test would start a server of its own.
+        return Engine(name, f"embedded://{folder}", Shampoo.connect(f"embedded://{folder}").close)
     if name == "redis7":
         program = redis()
         if program is None:

@@ -20,7 +20,9 @@ def _words(text: str) -> frozenset[str]:
 
 # Commands whose cost does not grow with what they find; a hash that may be read whole is bounded by the contract.
 READS = _words("GET STRLEN PTTL EXISTS HGET HMGET HLEN HEXISTS ZSCORE ZCARD ZCOUNT ZRANK XLEN SCARD SISMEMBER TIME")
-RANGES = frozenset({"ZRANGE", "XRANGE", "HGETALL"})
+RANGES = _words("ZRANGE XRANGE XREVRANGE HGETALL")
+# Reads of what an operator may have put another type of key in place of.
+GUARDED = _words("HMGET GET")
 WRITES = _words(
     "SET DEL UNLINK EXPIRE PEXPIRE INCR INCRBY HSET HDEL HINCRBY ZADD ZREM ZINCRBY SADD SREM XADD XDEL XTRIM"
 )
@@ -61,6 +63,7 @@ class Call:
 
     command: str
     arguments: tuple[str, ...]
+    guarded: bool = False
 
     @property
     def writes(self) -> bool:
@@ -68,11 +71,11 @@ class Call:
 
 
 def calls(code: str) -> Iterator[Call]:
-    """Find every ``redis.call`` of a text."""
-    for found in re.finditer(r"redis\.call\(", code):
+    """Find every ``redis.call`` and ``redis.pcall`` of a text."""
+    for found in re.finditer(r"redis\.(p?)call\(", code):
         command, *arguments = _arguments(code[found.end() :])
         literal = re.fullmatch(r"'([A-Z]+)'", command)
-        yield Call(literal[1] if literal else "", tuple(arguments))
+        yield Call(literal[1] if literal else "", tuple(arguments), bool(found[1]))
 
 
 def _arguments(rest: str) -> list[str]:
@@ -208,10 +211,12 @@ def _bounds(move: Move) -> Iterator[str]:
             yield f"it reads {call.arguments[0]} whole, which nothing bounds"
         if call.command == "ZRANGE" and "'LIMIT'" not in call.arguments and not _few(*call.arguments[1:3]):
             yield f"its range from {call.arguments[1]} to {call.arguments[2]} has no bound"
-        if call.command == "XRANGE" and "'COUNT'" not in call.arguments and call.arguments[1] != call.arguments[2]:
+        if call.guarded and call.command not in GUARDED:
+            yield f"it uses redis.pcall for {call.command}"
+        if call.command in ("XRANGE", "XREVRANGE") and "'COUNT'" not in call.arguments and call.arguments[1] != call.arguments[2]:
             yield f"its range from {call.arguments[1]} to {call.arguments[2]} has no bound"
     for name in re.findall(r"redis\.(\w+)", without_strings(move.runs)):
-        if name not in ("call", "error_reply"):
+        if name not in ("call", "pcall", "error_reply"):
             yield f"it uses redis.{name}"
     if re.search(r"\b(os|math\.random|io|loadstring)\b", without_strings(move.runs)):
         yield "it reads something beside its arguments, its keys and its clock"

@@ -142,8 +142,8 @@ PLANTED: list[tuple[str, Callable[[str], str], str]] = [
     ("history_read", edit(", 'COUNT', most", ""), "no bound"),
     ("job_claim", edit("'BYSCORE', 'LIMIT', 0, STAR_PROJECTS", "'BYSCORE'"), "no bound"),
     ("job_claim", above_write("redis.call('TIME')"), "the time 2 times"),
-    ("quorum_close", edit("Pieces:  clock, call, event", "Pieces:  call, event"), "declares now"),
-    ("quorum_close", edit("Pieces:  clock, call, event", "Pieces:  clock, call"), "declares record"),
+    ("quorum_close", edit("Pieces:  clock, call, replay, event", "Pieces:  call, replay, event"), "declares now"),
+    ("quorum_close", edit("Pieces:  clock, call, replay, event", "Pieces:  clock, call, replay"), "declares record"),
     ("quorum_close", edit("local quorum = ", "quorom = "), "declares quorum"),
     ("quorum_close", edit("refuse('UNKNOWN_QUORUM')", "refuse(why)"), "code that is not written out"),
 ]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -36,25 +38,19 @@ def test_the_commands_run_as_written(tmp_path: Path) -> None:
     (session,) = (block for block in blocks("sh") if "principal add" in block)
     environment = {**os.environ, "SHAMPOO_URL": f"embedded://{tmp_path}/data", "SHAMPOO_PROFILE": "readme"}
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
-    script = ["set -eu"]
+    found = {"ID": "", "N": ""}
+    printed = []
     for line in session.splitlines():
-        command = line.partition("#")[0].strip()
-        if "job_claim --as" in command:
-            command = f'{command} --meta >claim.json; ID=$(sed -E \'s/.*"job_id": ?"([^"]+)".*/\\1/\' claim.json | tr -d "\\n")'
-            command += '; N=$(sed -E \'s/.*"fence": ?([0-9]+).*/\\1/\' claim.json | tr -d "\\n")'
-        script.append(re.sub(r"\b(ID|N)\b(?!=)", r'"$\1"', command) if "sed" not in command else command)
-    done = subprocess.run(
-        ["sh", "-c", "\n".join(script)],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert '"completed"' in done.stdout
-    assert "job.claimed" in done.stdout
+        words = [found.get(word, word) for word in shlex.split(line, comments=True)]
+        words += ["--meta"] if "job_claim" in words and "call" in words else []
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=30, check=False)
+        assert done.returncode == 0, done.stderr
+        printed.append(done.stdout)
+        if "--meta" in words:
+            claim = json.loads(done.stdout)
+            found = {"ID": claim["result"]["job_id"], "N": str(claim["meta"]["fence"])}
+    assert json.loads(printed[4]) == {"job_id": found["ID"], "state": "completed"}
+    assert [name in printed[-1] for name in ("job.created", "job.claimed", "job.completed")] == [True] * 3
 
 
 @pytest.mark.parametrize("name", generate.TABLES)
