@@ -119,7 +119,7 @@ def route(target: Any, profile: str) -> Route:
             f"there is no option {option[1]!r}" if option else "host, port or an option is not written as it must be"
         )
         raise ConfigurationError(
-            f"{redacted(target)}: {reason} (in user and password, write : / ? # @ as %3A %2F %3F %23 %40)"
+            f"{redacted(target)}: {reason} (in user and password, reserved characters are percent-encoded: / as %2F, : as %3A)"
         ) from None
     return found
 

@@ -17,13 +17,14 @@ from .terminal import fields
 
 @click.command("tools", cls=Command)
 @click.argument("tool", required=False)
-def tools(tool: str | None) -> None:
+@click.option("--text", is_flag=True, help="Print it to read, wherever it goes.")
+def tools(tool: str | None, text: bool) -> None:
     """Print the catalogue of the tools.
 
-    With --json, their JSON Schemas.
+    With --json, and when standard output is no terminal, their facts and JSON Schemas as one document.
     """
     found = contract.TOOLS if tool is None else (_named(tool),)
-    if current().json:
+    if current().json or not (text or streams.is_terminal()):
         described = [_described(one) for one in found]
         streams.document({"tools": described} if tool is None else described[0])
     else:

@@ -1,8 +1,8 @@
-"""``shampoo history``: every accepted move, one line an event, to its end or as it happens."""
+"""``shampoo history``: every accepted move, a page of them or as it happens."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -30,18 +30,21 @@ POLL_SECONDS = 1.0
 def history(entity_id: str | None, after: str | None, limit: str | None, follow: bool) -> None:
     """Print what happened, oldest first.
 
-    Every event of the profile, or of the job, lane, principal, quorum or task ID; one JSON object a line when
-    standard output is no terminal.
+    Every event of the profile, or of the job, lane, principal, quorum or task ID. When standard output is no
+    terminal, one JSON document of the events; with --follow one JSON object a line.
     """
     most = None if limit is None and follow else whole(str(USUAL) if limit is None else limit)
     if isinstance(most, str):
         raise InvalidArgument("limit must be a whole number")
-    show: Callable[[Event], None] = streams.document
-    if streams.is_terminal() and not current().json:
-        show = _show
+    as_json = current().json or not streams.is_terminal()
     with current().open() as queue:
-        for event in _events(queue, entity_id, after, None if most is None else max(1, most), follow):
-            show(event)
+        events = _events(queue, entity_id, after, None if most is None else max(1, most), follow)
+        if as_json and not follow:
+            found = list(events)
+            streams.document({"events": found, "count": len(found)})
+            return
+        for event in events:
+            streams.document(event) if as_json else _show(event)
 
 
 def _events(

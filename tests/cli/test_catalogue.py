@@ -12,7 +12,7 @@ TOOLS = [pytest.param(tool, id=tool.name) for tool in contract.TOOLS]
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_the_catalogue_tells_everything_of_a_tool(cli: Cli, tool: contract.Tool) -> None:
-    ended = cli.run("tools", tool.name)
+    ended = cli.run("tools", "--text", tool.name)
     shown = " ".join(ended.out.decode().split())
     assert (ended.status, ended.err) == (0, "")
     for told in (tool.name, tool.access, tool.summary, tool.boundaries, tool.lifecycle, *tool.refusals, *tool.events):
@@ -26,7 +26,7 @@ def test_the_catalogue_tells_everything_of_a_tool(cli: Cli, tool: contract.Tool)
 
 
 def test_the_catalogue_tells_the_limits(cli: Cli) -> None:
-    shown = " ".join(cli.run("tools").out.decode().split())
+    shown = " ".join(cli.run("tools", "--text").out.decode().split())
     for told in (
         "kind: required; at most 64 characters",
         "payload: optional; at most 1,048,576 UTF-8 bytes",
@@ -41,8 +41,8 @@ def test_the_catalogue_tells_the_limits(cli: Cli) -> None:
 
 
 def test_the_whole_catalogue_is_its_parts_in_the_contracts_order(cli: Cli) -> None:
-    parts = [cli.run("tools", tool.name).out for tool in contract.TOOLS]
-    assert cli.run("tools").out == b"\n".join(parts)
+    parts = [cli.run("tools", "--text", tool.name).out for tool in contract.TOOLS]
+    assert cli.run("tools", "--text").out == b"\n".join(parts)
 
 
 def test_the_catalogue_in_json_has_the_schemas(cli: Cli) -> None:
@@ -51,4 +51,4 @@ def test_the_catalogue_in_json_has_the_schemas(cli: Cli) -> None:
     for tool in found:
         assert tool["arguments"] == contract.argument_schema(tool["name"])
         assert tool["result"] == contract.result_schema(tool["name"])
-        assert cli.done("--json", "tools", tool["name"]) == tool
+        assert cli.done("--json", "tools", tool["name"]) == cli.done("tools", tool["name"]) == tool

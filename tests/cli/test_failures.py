@@ -121,7 +121,7 @@ def test_a_call_whose_answer_was_lost_can_be_asked_again(cli: Cli, tmp_path: Pat
         assert hint, lost.err
         again = cli.run(*create, *hint.groups())
         assert again.err.endswith("replayed: true\n")
-        created = [json.loads(line) for line in cli.run("history").out.splitlines()]
+        created = json.loads(cli.run("history").out)["events"]
     assert [event["entity_id"] for event in created if event["event"] == "job.created"][1:] == [again.json["job_id"]]
 
 

@@ -182,15 +182,23 @@ def test_a_job_edited_by_hand_can_still_be_shown(cli: Cli, field: str, value: by
 
 
 def events(out: bytes) -> list[Any]:
-    return [json.loads(line) for line in out.decode().splitlines()]
+    """Read what the program printed: one document, or with --follow one a line."""
+    lines = [json.loads(line) for line in out.decode().splitlines()]
+    if len(lines) == 1 and "events" in lines[0]:
+        assert lines[0]["count"] == len(lines[0]["events"])
+        return list(lines[0]["events"])
+    return lines
 
 
-def test_history_is_one_json_object_a_line(cli: Cli) -> None:
+def test_history_is_one_document_and_one_object_a_line_when_followed(cli: Cli) -> None:
     expected = [dict(event) for event in cli.queue.shampoo.history()]
     ended = cli.run("history")
     assert (ended.status, ended.err) == (0, "")
     assert events(ended.out) == expected
     assert events(cli.run("history", "--json").out) == expected
+    assert len(ended.out.splitlines()) == 1
+    followed = cli.run("history", "--follow", "--limit", str(len(expected)))
+    assert [json.loads(line) for line in followed.out.splitlines()] == expected
 
 
 def test_history_of_one_entity_after_an_event(cli: Cli) -> None:

@@ -62,7 +62,7 @@ def test_argument_bytes_that_are_not_utf8_are_refused_before_any_write(cli: Cli)
 def test_a_reader_who_takes_one_line_and_leaves_ends_the_program_quietly(cli: Cli) -> None:
     for _ in range(4):
         cli.queue.shampoo.registry.add_principal(f"many{_}", grants=[str(n) * 20 for n in range(999)])
-    ended = cli.shell('shampoo history --limit 4000 | head -1; echo "${PIPESTATUS[0]}"')
+    ended = cli.shell('shampoo history --follow --limit 4000 | head -1; echo "${PIPESTATUS[0]}"')
     first, status = ended.out.decode().splitlines()
     assert (json.loads(first)["id"], status, ended.err) == (1, "0", "")
 

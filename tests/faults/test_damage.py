@@ -202,7 +202,7 @@ def test_a_move_that_meets_a_key_of_another_type_says_nothing_of_its_insides(
 ) -> None:
     """Field report 14: the caller gets a fixed sentence and an id, the log the file and line; nothing is written."""
     stage.claimed()
-    key = stage.queue.key("job", stage.job)
+    key = stage.queue.key("profile")
     good = stage.queue.command("DUMP", key)
     stage.queue.command("SET", key, "no hash")
     before = stage.queue.facts()
@@ -213,5 +213,5 @@ def test_a_move_that_meets_a_key_of_another_type_says_nothing_of_its_insides(
     number = failed.value.message.rpartition(" ")[2]
     assert failed.value.message == f"internal error: see the log for {number}"
     (line,) = (record.getMessage() for record in caplog.records if number in record.getMessage())
-    assert "_job.lua:" in line
+    assert "_event.lua:" in line
     assert "WRONGTYPE" in line

@@ -144,6 +144,7 @@ class Machine(RuleBasedStateMachine):
     def time_reaches_the_end_of_a_lease(self, n: int, before: int) -> None:
         ends = sorted({job.lease_until for job in self.model.jobs.values() if job.lease_until})
         self.pair.advance(ends[n % len(ends)] - before - self.model.now)
+        self.pair.expire()
 
     # Jobs
 

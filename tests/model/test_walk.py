@@ -31,12 +31,12 @@ def assert_at_least(counted: tuple[int, int], states: int, moves: int) -> None:
 
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
 def test_every_sequence_of_five_moves_on_fresh_jobs_is_as_the_model_says(queue: Queue) -> None:
-    assert_at_least(walk(two_principals(queue), 5), states=392, moves=8_516)
+    assert_at_least(walk(two_principals(queue), 5), states=392, moves=8_676)
 
 
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
 def test_every_sequence_of_three_moves_on_nearly_exhausted_jobs_is_as_the_model_says(queue: Queue) -> None:
-    assert_at_least(walk(nearly_exhausted(two_principals(queue)), 3), states=234, moves=2_860)
+    assert_at_least(walk(nearly_exhausted(two_principals(queue)), 3), states=234, moves=2_915)
 
 
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
@@ -55,14 +55,14 @@ def test_every_sequence_of_six_moves_under_request_ids_is_as_the_model_says(queu
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
 def test_every_sequence_of_nine_moves_on_fresh_jobs_is_as_the_model_says(queue: Queue) -> None:
-    assert_at_least(walk(two_principals(queue), 9), states=4_852, moves=161_288)
+    assert_at_least(walk(two_principals(queue), 9), states=4_852, moves=164_378)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
 def test_every_sequence_of_seven_moves_on_nearly_exhausted_jobs_is_as_the_model_says(queue: Queue) -> None:
-    assert_at_least(walk(nearly_exhausted(two_principals(queue)), 7), states=4_244, moves=142_168)
+    assert_at_least(walk(nearly_exhausted(two_principals(queue)), 7), states=4_244, moves=144_902)
 
 
 LANE_PEOPLE = {  # client_id: (conductor, grants)
@@ -106,12 +106,12 @@ def new_lane(pair: Pair, path: tuple[Step, ...]) -> str:
 
 
 def reachable() -> int:
-    """Count by hand: a lane that was never in progress cannot be conflicted; merged is for done and approved alone."""
-    unmerged = 1
-    skipped = conflicted = len(("", "one", "two"))
-    never_begun, begun = unmerged + skipped, unmerged + skipped + conflicted
-    reviews, states_begun, merged = 4, 4, len(("one", "two"))
-    return reviews * (never_begun + states_begun * begun) + merged
+    """Count the standings by hand: what was never in progress cannot be conflicted, only done and approved is merged."""
+    commits = len(("", "one", "two"))
+    never_begun = 1 + commits  # no outcome, or skipped
+    begun = 1 + 2 * commits  # no outcome, skipped or conflicted
+    reviews, states_once_begun, merged = 4, 4, commits - 1
+    return reviews * (never_begun + states_once_begun * begun) + merged
 
 
 @pytest.mark.parametrize("engine", ["embedded", pytest.param("memory", marks=pytest.mark.slow)], indirect=True)

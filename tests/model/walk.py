@@ -30,7 +30,7 @@ class Move:
     """One move: by a principal, by the operator or by the clock, on the first or second job."""
 
     who: str
-    what: Any
+    what: str
     on: int = 0
     to: Any = None
     kind: str | None = None
@@ -122,7 +122,8 @@ def plain_moves(model: Model) -> Iterator[Move]:
     for n in range(min(2, len(model.jobs) + 1)):
         yield Move("operator", "requeue", n)
         yield Move("operator", "cancel", n)
-    yield from (Move("clock", LEASE // 2), Move("clock", LEASE))
+    yield Move("operator", "expire")
+    yield from (Move("clock", "advance", to=LEASE // 2), Move("clock", "advance", to=LEASE))
     yield from registry_moves()
 
 
@@ -137,7 +138,7 @@ def repeated_moves(model: Model) -> Iterator[Move]:
     yield Move("b", "job_release", 0, request="r1", fence="right")
     yield Move("b", "job_complete", 0, request="r1", outcome="completed")
     yield Move("b", "job_complete", 0, outcome="failed")
-    yield from (Move("clock", LEASE), Move("clock", 600 - LEASE))
+    yield from (Move("clock", "advance", to=LEASE), Move("clock", "advance", to=600 - LEASE))
     yield from registry_moves()
 
 
@@ -153,7 +154,10 @@ def job_id(model: Model, n: int) -> str | None:
 def make(pair: Pair, move: Move) -> None:
     """Make one move on both sides."""
     if move.who == "clock":
-        pair.advance(int(move.what) * 1000)
+        pair.advance(move.to * 1000)
+        return
+    if move.what == "expire":
+        pair.expire()
         return
     named = job_id(pair.model, move.on) or "nothing"
     if move.who == "operator":
