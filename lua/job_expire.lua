@@ -29,7 +29,7 @@ for n = 7, #ARGV do
   local at = job.sound and since(job)
   if at then
     if job.attempts >= MAX_ATTEMPTS then
-      if at <= now then exhausted = exhausted + 1 end
+      if job.standing == 'queued' or at <= now then exhausted = exhausted + 1 end
     elseif job.standing == 'claimed' and at <= now then
       lapsed = lapsed + 1
     end

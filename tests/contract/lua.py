@@ -213,7 +213,11 @@ def _bounds(move: Move) -> Iterator[str]:
             yield f"its range from {call.arguments[1]} to {call.arguments[2]} has no bound"
         if call.guarded and call.command not in GUARDED:
             yield f"it uses redis.pcall for {call.command}"
-        if call.command in ("XRANGE", "XREVRANGE") and "'COUNT'" not in call.arguments and call.arguments[1] != call.arguments[2]:
+        if (
+            call.command in ("XRANGE", "XREVRANGE")
+            and "'COUNT'" not in call.arguments
+            and call.arguments[1] != call.arguments[2]
+        ):
             yield f"its range from {call.arguments[1]} to {call.arguments[2]} has no bound"
     for name in re.findall(r"redis\.(\w+)", without_strings(move.runs)):
         if name not in ("call", "pcall", "error_reply"):

@@ -266,16 +266,30 @@ def test_a_revoked_grant_holds_from_the_next_call(queue: Queue, clock: Clock) ->
     refused(queue, "unauthenticated", worker.job_claim)
 
 
-def test_a_claim_looks_past_a_job_edited_beyond_use(queue: Queue, clock: Clock) -> None:
+@pytest.mark.parametrize("edit", [("attempts", "many"), ("attempts", "5"), ("standing", "failed"), ("kind", "other")])
+def test_a_claim_looks_past_a_job_edited_beyond_use(queue: Queue, clock: Clock, edit: tuple[str, str]) -> None:
     conductor = queue.principal("c", PROJECT, conductor=True)
     damaged, sound = queue.create(conductor, 2, project=PROJECT)
-    queue.command("HSET", queue.key("job", damaged), "attempts", "many")
+    key, before = queue.key("job", damaged), (queue.shampoo.ops.job(damaged) or {})[edit[0]]
+    queue.command("HSET", key, *edit)
     claim = conductor.job_claim()
     assert (claim.job_id, claim.meta.damaged) == (sound, (damaged,))
+    assert queue.command("ZRANGE", queue.key("damaged"), 0, -1) == [damaged.encode()]
     assert not conductor.job_claim()
-    queue.command("HSET", queue.key("job", damaged), "attempts", "0")
+    queue.command("HSET", key, edit[0], str(before))
     queue.shampoo.ops.expire()
     assert conductor.job_claim().job_id == damaged
+
+
+def test_a_live_lease_is_not_taken_over_because_an_index_says_so(queue: Queue, clock: Clock) -> None:
+    conductor, worker = queue.principal("c", PROJECT, conductor=True), queue.principal("w", PROJECT)
+    (job_id,) = queue.create(conductor, project=PROJECT)
+    claim = conductor.job_claim()
+    for index in (("ready", PROJECT, "k"), ("kinds", PROJECT), ("projects",), ("projects_of", "k")):
+        (member,) = queue.command("ZRANGE", queue.key(*index), 0, -1)
+        queue.command("ZADD", queue.key(*index), clock.now, member.decode())
+    assert not worker.job_claim()
+    assert conductor.job_complete(job_id=job_id, outcome="completed", fence=claim.fence).state == "completed"
 
 
 def test_a_repeat_claims_nothing_more(queue: Queue, clock: Clock) -> None:

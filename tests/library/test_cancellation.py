@@ -20,6 +20,16 @@ CALLERS = 6
 AT_ONCE = 24
 
 
+class Pair:
+    """A worker's listing and claims beside a conductor's creations; two principals, for conductors see all lanes."""
+
+    def __init__(self, shampoo: AsyncShampoo, who: int) -> None:
+        worker, conductor = shampoo.client(f"w{who}"), shampoo.client("c")
+        self.lane_list = worker.lane_list
+        self.job_claim, self.job_complete = worker.job_claim, worker.job_complete
+        self.job_create = conductor.job_create
+
+
 @dataclass
 class Storm:
     """Calls of several principals through one pool, many of them cancelled at a random moment."""
@@ -32,7 +42,7 @@ class Storm:
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
-        self.clients = [self.shampoo.client(f"w{n}") for n in range(CALLERS)]
+        self.clients = [Pair(self.shampoo, who) for who in range(CALLERS)]
         self.numbers = iter(range(10**9))
 
     async def blow(self, cancellations: int) -> None:
@@ -114,7 +124,6 @@ def blown(queue: Queue, cancellations: int) -> Counter[str]:
     async def all_of_it() -> Counter[str]:
         async with AsyncShampoo.connect(queue.engine.url, profile=queue.profile) as shampoo:
             storm = Storm(shampoo, seed=cancellations)
-            storm.clients = [OneOfTwo(shampoo, who) for who in range(CALLERS)]  # type: ignore[misc]
             await storm.blow(cancellations)
             assert connections(queue) - idle <= AT_ONCE + 1
             await storm.settle()
@@ -124,16 +133,6 @@ def blown(queue: Queue, cancellations: int) -> Counter[str]:
         return storm.outcomes
 
     return asyncio.run(all_of_it())
-
-
-class OneOfTwo:
-    """A worker's listing beside a conductor's moves: conductors see all lanes, so the two need two principals."""
-
-    def __init__(self, shampoo: AsyncShampoo, who: int) -> None:
-        worker, conductor = shampoo.client(f"w{who}"), shampoo.client("c")
-        self.lane_list = worker.lane_list
-        self.job_claim, self.job_complete = worker.job_claim, worker.job_complete
-        self.job_create = conductor.job_create
 
 
 def creations_kept(queue: Queue) -> int:

@@ -89,7 +89,7 @@ class Machine(RuleBasedStateMachine):
         self.agreed = True
         for name, (conductor, grants) in PEOPLE.items():
             self.pair.operator("add_principal", name, conductor, grants)
-        for project in ("p", ""):
+        for project in ("p", "p", ""):
             quorum_id = self.pair.open_quorum(project, "dan", "eve")
             self.pair.call("ann", "lane_create", {"quorum_id": quorum_id, "assignee_client_id": "dan"})
             self.pair.call("ann", "job_create", {"kind": "k", "project": project})
@@ -222,7 +222,7 @@ class Machine(RuleBasedStateMachine):
         n=recent,
         assignee=st.one_of(st.none(), people),
         task=st.sampled_from((None, None, None, "t1", "t2")),
-        depends=st.one_of(st.none(), st.none(), recent),
+        depends=st.one_of(st.none(), recent),
         request=requests,
     )
     def a_lane_is_created(
@@ -367,7 +367,7 @@ def run(engine: Engine, number: int, examples: int, steps: int) -> set[tuple[str
 @pytest.mark.timeout(600)  # a failure is made smaller before it is shown
 @pytest.mark.parametrize("engine", ENGINES, indirect=True)
 def test_every_answer_is_the_models(queue: Queue) -> None:
-    met = run(queue.engine, int(os.environ.get("SHAMPOO_SEED", "1")), examples=80, steps=45)
+    met = run(queue.engine, int(os.environ.get("SHAMPOO_SEED", "1")), examples=60, steps=45)
     assert len(met) >= 45, "the machine has lost its variety"
 
 

@@ -106,7 +106,7 @@ def new_lane(pair: Pair, path: tuple[Step, ...]) -> str:
 
 
 def reachable() -> int:
-    """Count the standings by hand: what was never in progress cannot be conflicted, only done and approved is merged."""
+    """Count by hand: what was never in progress cannot be conflicted, only what is done and approved is merged."""
     commits = len(("", "one", "two"))
     never_begun = 1 + commits  # no outcome, or skipped
     begun = 1 + 2 * commits  # no outcome, skipped or conflicted
