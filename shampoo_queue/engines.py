@@ -118,9 +118,8 @@ def route(target: Any, profile: str) -> Route:
         reason = (
             f"there is no option {option[1]!r}" if option else "host, port or an option is not written as it must be"
         )
-        raise ConfigurationError(
-            f"{redacted(target)}: {reason} (in user and password, reserved characters are percent-encoded: / as %2F, : as %3A)"
-        ) from None
+        hint = "in user and password, reserved characters are percent-encoded: / as %2F, : as %3A"
+        raise ConfigurationError(f"{redacted(target)}: {reason} ({hint})") from None
     return found
 
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from . import contract
-from .history import Event, HistoryOperations
 from .ops import Expired, OpsOperations
 from .registry import Principal, Quorum, RegistryOperations, Task
 from .tools import Answer, Caller

@@ -31,7 +31,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from . import contract
-from .history import Event, HistoryOperations
 from .ops import Expired, OpsOperations
 from .registry import Principal, Quorum, RegistryOperations, Task
 from .tools import Answer, Caller
@@ -52,8 +51,6 @@ class AsyncRun(Protocol):
 
     async def __call__(self, operation: Operation[T], /) -> T: ...
 '''
-
-_TYPES = {int: "int", str: "str"}
 
 
 def facade() -> str:

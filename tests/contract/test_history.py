@@ -227,6 +227,16 @@ def test_what_is_refused_repeated_empty_or_merely_read_is_no_event(queue: Queue,
     assert queue.events(job_id)[-2:] == ["job.claimed", "job.completed"]
 
 
+def test_a_lost_counter_goes_on_from_the_feed(queue: Queue, clock: Clock) -> None:
+    conductor = queue.principal("c", PROJECT, conductor=True)
+    queue.command("DEL", queue.key("profile"))
+    (job_id,) = queue.create(conductor, project=PROJECT)
+    queue.command("DEL", queue.key("profile"))
+    queue.principal("w", "a", "b")
+    assert [event.id for event in queue.shampoo.history()] == list(range(1, 7))
+    assert conductor.job_claim().job_id == job_id
+
+
 def stored(queue: Queue) -> dict[str, dict[str, Any]]:
     """Read from the raw hashes what a replay must arrive at."""
     found: dict[str, dict[str, Any]] = {}

@@ -130,6 +130,19 @@ def test_lanes_come_newest_first_over_all_standings_and_quorums(queue: Queue, cl
         assert listed(queue, client, quorum_id=quorums[1], project="a") == []
 
 
+def test_many_streams_are_merged_into_one_order(queue: Queue, clock: Clock) -> None:
+    conductor, worker = queue.principal("c", PROJECT, conductor=True), queue.principal("w", PROJECT)
+    quorums = [quorum_with(queue, "w") for _ in range(6)]
+    states = ("open", "in_progress", "done", "failed", "cancelled")
+    places = [(n * n * 7 % 31 % 6, n * 11 % 23 % 5) for n in range(40)]
+    created = [lane(queue, conductor, state=states[state], quorum_id=quorums[quorum]) for quorum, state in places]
+    for client in (conductor, worker):
+        for limit in (5, 39, 100):
+            assert listed(queue, client, limit=limit) == created[::-1][:limit]
+        failed = [lane_id for lane_id, (_, state) in zip(created, places, strict=True) if states[state] == "failed"]
+        assert listed(queue, client, state="failed") == failed[::-1]
+
+
 def test_a_lane_keeps_its_place_when_it_moves(queue: Queue, clock: Clock) -> None:
     conductor = queue.principal("c", PROJECT, conductor=True)
     first, second = lane(queue, conductor), lane(queue, conductor)

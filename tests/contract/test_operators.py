@@ -245,6 +245,13 @@ def test_a_late_owner_still_hears_that_its_lease_expired(queue: Queue, clock: Cl
     refused(queue, "lease_expired", worker.job_complete, job_id=job_id, outcome="completed")
 
 
+def test_a_job_is_exhausted_from_the_instant_its_last_lease_lapses(queue: Queue, clock: Clock) -> None:
+    exhausted(queue, queue.principal("c", PROJECT, conductor=True), clock, "live")
+    for seconds, count in ((9.999, 0), (0.001, 1)):
+        clock.advance(seconds)
+        assert queue.shampoo.ops.expire().exhausted == count
+
+
 def test_expire_does_nothing_where_there_is_nothing(queue: Queue) -> None:
     found = queue.shampoo.ops.expire()
     assert (found.lapsed, found.exhausted, found.put_back, found.damaged) == (0, 0, 0, ())
@@ -261,6 +268,7 @@ def test_expire_puts_back_what_a_lost_key_made_invisible(queue: Queue, clock: Cl
     queue.command("DEL", *lost)
     assert queue.shampoo.ops.expire().put_back > 0
     assert raw(queue) == before
+    assert queue.shampoo.ops.expire().put_back == 0
 
 
 @pytest.mark.parametrize("engine", ["memory", "embedded"], indirect=True)
@@ -281,8 +289,9 @@ def test_expire_finds_what_was_edited_beyond_use_and_sees_it_mended(queue: Queue
     (job_id,) = queue.create(conductor, project=PROJECT)
     sound = raw(queue)
     queue.command("HSET", queue.key("job", job_id), "standing", "nowhere")
-    assert queue.shampoo.ops.expire().damaged == (job_id,)
-    assert queue.shampoo.ops.expire().damaged == (job_id,)
+    for _ in range(2):
+        assert queue.shampoo.ops.expire().damaged == (job_id,)
+        assert queue.command("ZRANGE", queue.key("damaged"), 0, -1) == [job_id.encode()]
     assert not conductor.job_claim()
     queue.command("HSET", queue.key("job", job_id), "standing", "queued")
     assert queue.shampoo.ops.expire().damaged == ()

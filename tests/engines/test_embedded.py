@@ -58,7 +58,7 @@ class Peer:
 
     def hear(self) -> str:
         assert self.process.stdout
-        return self.process.stdout.readline().strip()
+        return str(self.process.stdout.readline().strip())
 
     def ask(self, expression: str) -> str:
         self.say(expression)
