@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from shampoo_queue import Principal, Quorum, Task
+from shampoo_queue import Principal, Quorum, Task, scripts
 from shampoo_queue.contract import limit
+from shampoo_queue.tools import immutable
 from tests.contract.cast import MISSING, PROJECT, lane, last_event, odd_ids, quorum_with, raw, refused
 from tests.queue import Clock, Queue
 
@@ -46,6 +47,66 @@ def test_adding_a_principal_again_changes_nothing_or_is_refused(queue: Queue) ->
         (True, ["a", "b", "c"]),
     ):
         refused(queue, "principal_exists", registry.add_principal, "w", conductor=conductor, grants=grants)
+
+
+def test_a_disabled_principal_is_not_added_again(queue: Queue) -> None:
+    registry = queue.shampoo.registry
+    registry.add_principal("w", grants=["a"])
+    registry.disable_principal("w")
+    refused(queue, "principal_exists", registry.add_principal, "w", grants=["a"])
+
+
+BY_HAND = ("operator", "host/1", "~abcdefghijkl.0.1", "abcdefghijkl.0", "0123456789abcdef01234567", "")
+QUORUM = "11111111-2222-4333-8444-555555555555"
+# Each move of the registry as a script is told it, and the one that takes it back.
+MOVES: list[tuple[tuple[str, ...], tuple[str, ...] | None]] = [
+    (("principal_add", "new", "1", "a", "b"), ("principal_set_conductor", "new", "0")),
+    (("principal_grant", "w", "b"), ("principal_revoke", "w", "b")),
+    (("principal_revoke", "w", "a"), ("principal_grant", "w", "a")),
+    (("principal_set_conductor", "w", "1"), ("principal_set_conductor", "w", "0")),
+    (("principal_set_standing", "w", "disabled"), ("principal_set_standing", "w", "live")),
+    (("quorum_open", QUORUM, PROJECT, immutable(QUORUM, PROJECT), "w"), ("quorum_close", QUORUM)),
+    (("quorum_add_participant", "Q", "w"), ("quorum_remove_participant", "Q", "w")),
+    (("quorum_remove_participant", "Q", "v"), ("quorum_add_participant", "Q", "v")),
+    (("quorum_close", "Q"), None),
+    (("task_add", "new"), ("task_close", "new")),
+    (("task_close", "t"), None),
+]
+
+
+def test_every_move_of_the_registry_is_repeated_here() -> None:
+    families = ("principal_", "quorum_", "task_")
+    assert {move[0] for move, _ in MOVES} == {name for name in scripts.names() if name.startswith(families)}
+
+
+@pytest.mark.parametrize(("move", "undo"), MOVES, ids=lambda move: move[0] if move else "")
+def test_a_repeated_change_is_made_once(
+    queue: Queue, clock: Clock, move: tuple[str, ...], undo: tuple[str, ...] | None
+) -> None:
+    registry = queue.shampoo.registry
+    registry.add_principal("w", grants=["a"])
+    registry.add_principal("v")
+    registry.add_task("t")
+    names = {"Q": registry.open_quorum(PROJECT, ["v"])}
+
+    def made(step: tuple[str, ...], *beside: str) -> Any:
+        return queue.move(step[0], *beside, *(names.get(argument, argument) for argument in step[1:]))
+
+    assert made(move, *BY_HAND) == 1
+    if undo:
+        assert made(undo, *BY_HAND[:2], "~abcdefghijkl.1.2", "abcdefghijkl.1", "f" * 24, "") == 1
+    before = raw(queue)
+    assert made(move, *BY_HAND) == 1
+    assert raw(queue) == before
+    refused(queue, "request_id_reused", made, move, *BY_HAND[:4], "f" * 24, "")
+
+
+def test_a_quorum_is_opened_once_under_one_id(queue: Queue, clock: Clock) -> None:
+    opening = (QUORUM, PROJECT, immutable(QUORUM, PROJECT))
+    assert queue.move("quorum_open", *BY_HAND, *opening) == 1
+    before = raw(queue)
+    assert queue.move("quorum_open", *BY_HAND[:2], "~abcdefghijkl.1.2", "abcdefghijkl.1", "f" * 24, "", *opening) == 0
+    assert raw(queue) == before
 
 
 def test_a_change_to_a_principal_is_told_in_its_history(queue: Queue) -> None:
