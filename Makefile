@@ -11,14 +11,14 @@ demo: $(VENV)/.runtime ## run the main job on the embedded server
 	$(BIN)/shampoo demo
 
 test: $(VENV)/.all ## the fast tier, on every engine
-	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow" $(TESTS)
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow" $(TESTS)
 
 test-slow: $(VENV)/.all ## the long tier
 	$(BIN)/python -m pytest -m slow $(TESTS)
 
 coverage: $(VENV)/.all ## the fast tier, with the branches that it reaches
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n auto --dist loadfile -m "not slow" $(TESTS)
+	$(BIN)/coverage run -m pytest -n auto --dist worksteal -m "not slow" $(TESTS)
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report --skip-covered --show-missing --fail-under=95
 

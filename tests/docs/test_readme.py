@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from shampoo_queue import generate
+from shampoo_queue import generate, scripts
 
 README = generate.ROOT / "README.md"
 
@@ -63,3 +63,27 @@ def test_a_derived_file_that_drifted_is_noticed() -> None:
     text = README.read_text("utf-8")
     assert generate.with_tables(text) == text
     assert generate.with_tables(text.replace("| `job_claim` |", "| `job_grab` |")) == text
+
+
+def test_the_derived_files_are_what_would_be_written() -> None:
+    assert generate.main(["--check"]) == 0
+
+
+def test_a_stale_file_is_named_and_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "shampoo_queue").mkdir()
+    (tmp_path / "README.md").write_text("<!-- limits: generated -->\nstale\n<!-- limits: end -->\n", "utf-8")
+    monkeypatch.setattr(generate, "ROOT", tmp_path)
+    assert generate.main(["--check"]) == 1
+    assert capsys.readouterr().err.count("is out of date: make generate") == 2
+    assert generate.main([]) == 0
+    assert "class AsyncClient:" in (tmp_path / "shampoo_queue" / "facade.py").read_text("utf-8")
+    assert "| a payload | 1,048,576 | UTF-8 bytes |" in (tmp_path / "README.md").read_text("utf-8")
+    assert generate.main(["--check"]) == 0
+
+
+def test_every_composed_script_is_written_for_the_linter(tmp_path: Path) -> None:
+    assert generate.main(["--lua", str(tmp_path)]) == 0
+    assert sorted(path.stem for path in tmp_path.iterdir()) == scripts.names()
+    assert all(path.read_text("utf-8").startswith("--#!lua") for path in tmp_path.iterdir())
