@@ -65,7 +65,7 @@ class Registry:
     def add_principal(self, name: str, conductor: bool, grants: Iterable[str]) -> bool:
         known, given = self.principals.get(name), set(grants)
         if known:
-            require((known.grants, known.conductor) == (given, conductor), "principal_exists")
+            require((known.grants, known.conductor, known.live) == (given, conductor, True), "principal_exists")
             return False
         self.principals[name] = Principal(given, conductor)
         self.happened("principal.added", name)
