@@ -62,3 +62,38 @@ def given(tool: str, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     absent = set() if tool == "lane_list" else EMPTY_IS_ABSENT
     return {name: value for name, value in found.items() if value != "" or name not in absent}
+
+
+# Calls that no caller may make, whatever exists.
+NOBODY = "00000000-0000-4000-8000-000000000000"
+UNACCEPTABLE: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("job_claim", {"kind": ""}),
+    ("job_claim", {"kind": "k" * 65}),
+    ("job_claim", {"kind": "k\n"}),
+    ("job_claim", {"lease_seconds": 0}),
+    ("job_claim", {"lease_seconds": 3601}),
+    ("job_claim", {"lease_seconds": True}),
+    ("job_claim", {"lease_seconds": "60"}),
+    ("job_claim", {"lease_seconds": 1.5}),
+    ("job_claim", {"project": "p"}),
+    ("job_create", {}),
+    ("job_create", {"kind": None}),
+    ("job_create", {"kind": "k", "project": "*"}),
+    ("job_create", {"kind": "k", "project": "p" * 129}),
+    ("job_create", {"kind": "k", "lane_id": ""}),
+    ("job_create", {"kind": "k", "lane_id": "l" * 129}),
+    ("job_create", {"kind": "k", "payload": {"a": 1}}),
+    ("job_create", {"kind": "k", "payload": "\ud800"}),
+    ("job_complete", {"job_id": NOBODY}),
+    ("job_complete", {"job_id": NOBODY, "outcome": "done"}),
+    ("job_complete", {"job_id": NOBODY, "outcome": "failed", "result_ref": "é" * 1025}),
+    ("job_release", {"job_id": 5}),
+    ("lane_create", {"quorum_id": NOBODY, "task_id": ""}),
+    ("lane_create", {"quorum_id": NOBODY, "repo": "r\x85"}),
+    ("lane_create", {"quorum_id": NOBODY, "branch": "b" * 513}),
+    ("lane_list", {"limit": "5"}),
+    ("lane_list", {"state": 1}),
+    ("lane_merge", {"lane_id": NOBODY, "outcome": "done"}),
+    ("lane_review", {"lane_id": NOBODY, "decision": "approved"}),
+    ("lane_set_state", {"lane_id": NOBODY}),
+)
