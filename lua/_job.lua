@@ -1,7 +1,7 @@
 -- One job as the moves read it. A missing job, or a key of another type in its place, has no standing; its other facts
 -- read as empty. A hash edited by hand may hold anything: `sound` tells whether it can be moved again.
 local JOB = { 'standing', 'owner', 'project', 'kind', 'attempts', 'fence', 'lease_until', 'seq', 'last_event',
-  'changed_at' }
+  'changed_at', 'due_at' }
 
 local function read_job(job_id)
   local found, job = redis.pcall('HMGET', key_job(job_id), unpack(JOB)), {}

@@ -40,9 +40,12 @@ local function carry_up(project, kind, was, was_at, is, is_at)
   if kind_is then redis.call('ZADD', key_projects(), kind_is_at, seq_is .. project) end
 end
 
--- Let a job be claimable from `at` on, or take it out of the index when `at` is nil.
+-- Let a job be claimable from `at` on, or take it out of the index when `at` is nil; give the earliest entry that
+-- then stands in its place, and its instant.
 local function stand(job_id, seq, project, kind, at)
-  carry_up(project, kind, place(key_ready(project, kind), entry(seq, job_id), at and whole(at)))
+  local was, was_at, is, is_at = place(key_ready(project, kind), entry(seq, job_id), at and whole(at))
+  carry_up(project, kind, was, was_at, is, is_at)
+  return is, is_at
 end
 
 -- Write anew what the indexes above say of (project, kind), where they promise what is not there or miss what is.

@@ -3,17 +3,16 @@
 -- Request: kind ('' for any), lease in milliseconds
 -- Reply:   job_id, kind, payload, lease_until, attempts, fence, 'replay' or '', ids set aside as damaged; or none
 -- Refuses: UNAUTHENTICATED, REQUEST_ID_REUSED
--- Touches: principal, replay, ready, kinds, projects, projects_of, turns, job, payload, spent, damaged, profile, history
--- Cost:    O(G + log N): G the caller's grants (at most 1,000; 64 projects for a star), N jobs of a project and kind
+-- Touches: principal, replay, ready, kinds, projects, projects_of, turns, job, payload, spent, damaged, limits,
+--          running, waiting, waiter, wake, watched, profile, history
+-- Cost:    O(G + log N): G the caller's grants (at most 1,000; 64 projects for a star), N jobs of a project and kind;
+--          without a kind O(L) more for each of them, L the kinds held back (at most 50); 2,000 for a star then
 -- Again:   under the same request id the same claim while its lease is live and current, else none; nothing written
--- Pieces:  clock, call, replay, event, ready, job
+-- Pieces:  clock, call, replay, event, ready, waiter, wake, claimable, job
 local wanted, lease = ARGV[7], tonumber(ARGV[8])
 
 -- check
-local principal = redis.call('HGETALL', key_principal(client_id))
-local facts = {}
-for n = 1, #principal, 2 do facts[principal[n]] = principal[n + 1] end
-if facts.standing ~= 'live' then return refuse('UNAUTHENTICATED') end
+if not read_principal() then return refuse('UNAUTHENTICATED') end
 local answer, reused = recall()
 if reused then return reused end
 if answer then
@@ -36,25 +35,6 @@ local function comes_before(a, b)
   return #a < #b
 end
 
--- Give the projects that the caller covers and that have claimable work of the wanted kind.
-local function projects_with_work()
-  local found = {}
-  if facts['grant:*'] then
-    local index = wanted == '' and key_projects() or key_projects_of(wanted)
-    local entries = redis.call('ZRANGE', index, '-inf', whole(now), 'BYSCORE', 'LIMIT', 0, STAR_PROJECTS)
-    for n = 1, #entries do found[n] = entries[n]:sub(SEQ + 1) end
-    return found
-  end
-  for field in pairs(facts) do
-    if field:sub(1, 6) == 'grant:' then
-      local project = field:sub(7)
-      local head = earliest(wanted == '' and key_kinds(project) or key_ready(project, wanted))
-      if head[1] and tonumber(head[2]) <= now then found[#found + 1] = project end
-    end
-  end
-  return found
-end
-
 -- Give the project whose turn it is: served longest ago, never served first, then by name.
 local function whose_turn(projects)
   if #projects < 2 then return projects[1] end
@@ -65,13 +45,6 @@ local function whose_turn(projects)
     if mine < theirs or (mine == theirs and comes_before(projects[n], projects[best])) then best = n end
   end
   return projects[best]
-end
-
--- Give the kind to take from a project: the wanted one, or the one whose earliest job has stood longest.
-local function kind_in(project)
-  if wanted ~= '' then return wanted end
-  local head = earliest(key_kinds(project))
-  return head[1] and head[1]:sub(SEQ + 1)
 end
 
 -- Tell whether an entry of the index leads to a job that can be claimed as it says.
@@ -102,19 +75,23 @@ local function win(job_id, job, payload)
   redis.call('HSET', key_job(job_id), 'standing', 'claimed', 'owner', client_id, 'holder', holder,
     'lease_until', whole(lease_until), 'attempts', whole(attempts), 'fence', claimed_fence,
     'changed_at', whole(now), 'last_event', event)
+  if job.due_at ~= '' then redis.call('HDEL', key_job(job_id), 'due_at') end
+  redis.call('ZADD', key_running(job.kind), whole(lease_until), job_id)
   local last = attempts >= MAX_ATTEMPTS
-  stand(job_id, job.seq, job.project, job.kind, not last and lease_until or nil)
+  local following, at = stand(job_id, job.seq, job.project, job.kind, not last and lease_until or nil)
   if last then redis.call('ZADD', key_spent(), whole(lease_until), job_id) end
   redis.call('HSET', key_turns(), job.project, event)
   remember(job_id .. '/' .. claimed_fence)
+  local more = following and following ~= entry(job.seq, job_id) and tonumber(at) <= now + WAIT_LOOK
+  if more then wake(job.project, job.kind) end
   return { job_id, job.kind, payload or '', whole(lease_until), whole(attempts), claimed_fence, '',
     table.concat(aside, ' ') }
 end
 
 for _ = 1, 100 do
-  local project = whose_turn(projects_with_work())
+  local project = whose_turn(projects_with_work(wanted))
   if not project then break end
-  local kind = kind_in(project)
+  local kind = kind_in(project, wanted)
   local head = kind and earliest(key_ready(project, kind)) or {}
   if not head[1] or tonumber(head[2]) > now then
     mend_above(project, kind)

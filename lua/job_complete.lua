@@ -1,13 +1,14 @@
 #!lua flags=allow-oom
 -- End a claimed job as completed or failed.
--- Request: job_id, outcome, result_ref
+-- Request: job_id, outcome, result_ref; of the library also a reason
 -- Reply:   outcome, 'idempotent' when it already stood so
 -- Refuses: UNAUTHENTICATED, REQUEST_ID_REUSED, JOB_NOT_FOUND, JOB_ALREADY_TERMINAL, JOB_NOT_CLAIMED, LEASE_EXPIRED
--- Touches: principal, replay, job, ready, kinds, projects, projects_of, spent, profile, history
+-- Touches: principal, replay, job, ready, kinds, projects, projects_of, spent, running, limits, waiting, waiter, wake,
+--          watched, profile, history
 -- Cost:    O(log N) in the jobs of the same project and kind
 -- Again:   the same outcome by the owner or a conductor is 'idempotent', whatever the lease; nothing written
--- Pieces:  clock, call, caller, replay, event, ready, job
-local job_id, outcome, result_ref = ARGV[7], ARGV[8], ARGV[9]
+-- Pieces:  clock, call, caller, replay, event, ready, waiter, wake, running, job
+local job_id, outcome, result_ref, reason = ARGV[7], ARGV[8], ARGV[9], ARGV[10] or ''
 
 -- check
 local job = read_job(job_id)
@@ -31,12 +32,15 @@ end
 
 -- write
 local event = record(next_event(), 'job.' .. outcome, job_id, { project = job.project, from = 'claimed', to = outcome,
-  attempts = whole(job.attempts), fence = job.fence, prev = job.last_event })
+  attempts = whole(job.attempts), fence = job.fence, reason = reason, prev = job.last_event })
 local changed = { 'standing', outcome, 'lease_until', '', 'changed_at', whole(now), 'last_event', event }
-if result_ref ~= '' then
-  changed[#changed + 1] = 'result_ref'
-  changed[#changed + 1] = result_ref
+for field, value in pairs({ result_ref = result_ref, reason = reason }) do
+  if value ~= '' then
+    changed[#changed + 1] = field
+    changed[#changed + 1] = value
+  end
 end
 redis.call('HSET', key_job(job_id), unpack(changed))
 restand(job_id, job, nil)
+stop_running(job_id, job)
 return { outcome }

@@ -1,13 +1,16 @@
 #!lua
 -- Create one durable job in queued standing.
--- Request: job_id, kind, payload, project, lane_id ('' where not given), digest of the immutable facts
+-- Request: job_id, kind, payload, project, lane_id ('' where not given), digest of the immutable facts, milliseconds
+--          of delay if any
 -- Reply:   job_id, 'replay' when it answers a repeat
 -- Refuses: UNAUTHENTICATED, REQUEST_ID_REUSED, DENIED, LANE_NOT_FOUND, PROJECT_MISMATCH
--- Touches: principal, replay, lane, profile, history, job, payload, ready, kinds, projects, projects_of
+-- Touches: principal, replay, lane, profile, history, job, payload, ready, kinds, projects, projects_of, waiting,
+--          waiter, wake, watched
 -- Cost:    O(log N) in the jobs of the same project and kind
 -- Again:   under the same request id the first answer; for the same job_id too, however late; nothing written
--- Pieces:  clock, call, caller, replay, event, ready
+-- Pieces:  clock, call, caller, replay, event, ready, waiter, wake
 local job_id, kind, payload, project, lane_id, digest = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
+local delay = tonumber(ARGV[13]) or 0
 
 -- check
 local lane = { false }
@@ -31,12 +34,15 @@ local seq = next_event()
 local event = record(seq, 'job.created', job_id, { project = result_project, to = 'queued', digest = digest })
 local job = { 'kind', kind, 'project', result_project, 'standing', 'queued', 'attempts', '0',
   'created_at', whole(now), 'changed_at', whole(now), 'seq', event, 'last_event', event }
-if lane_id ~= '' then
-  job[#job + 1] = 'lane_id'
-  job[#job + 1] = lane_id
+local function also(field, value)
+  job[#job + 1] = field
+  job[#job + 1] = value
 end
+if lane_id ~= '' then also('lane_id', lane_id) end
+if delay > 0 then also('due_at', whole(now + delay)) end
 redis.call('HSET', key_job(job_id), unpack(job))
 if payload ~= '' then redis.call('SET', key_payload(job_id), payload) end
-stand(job_id, seq, result_project, kind, now)
+stand(job_id, seq, result_project, kind, now + delay)
 remember(job_id)
+if delay <= WAIT_LOOK then wake(result_project, kind) end
 return { job_id }

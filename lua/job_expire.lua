@@ -3,14 +3,23 @@
 -- Request: job ids, at most 1,000
 -- Reply:   how many have lapsed, how many stand exhausted, how many entries were put back, ids beyond use
 -- Refuses: nothing
--- Touches: job, ready, kinds, projects, projects_of, spent, damaged
+-- Touches: job, ready, kinds, projects, projects_of, spent, damaged, running, principal, waiting, waiter, wake, watched
 -- Cost:    O(B log N): B ids, N jobs of a project and kind
 -- Again:   nothing is left to put back
--- Pieces:  clock, call, ready, job
+-- Pieces:  clock, call, ready, waiter, wake, job
 local lapsed, exhausted, put_back, beyond_use = 0, 0, 0, {}
 
 -- check
-local function since(job) return job.standing == 'claimed' and job.lease_until or tonumber(job.changed_at) end
+local function since(job)
+  if job.standing == 'claimed' then return job.lease_until end
+  return tonumber(job.due_at ~= '' and job.due_at or job.changed_at)
+end
+
+-- Tell whether the jobs that run show this one as it is.
+local function shown_running(job_id, job)
+  local until_ = redis.call('ZSCORE', key_running(job.kind), job_id)
+  return until_ == (job.standing == 'claimed' and whole(job.lease_until))
+end
 
 -- Tell whether the indexes above show the earliest job of (project, kind) as it is.
 local function shown_above(project, kind)
@@ -39,6 +48,12 @@ for n = 7, #ARGV do
     end
     if not redis.call('ZSCORE', index, member) then
       restand(job_id, job, at)
+      wake(job.project, job.kind)
+      put_back = put_back + 1
+    end
+    if not shown_running(job_id, job) then
+      redis.call('ZREM', key_running(job.kind), job_id)
+      if job.standing == 'claimed' then redis.call('ZADD', key_running(job.kind), whole(at), job_id) end
       put_back = put_back + 1
     end
     if job.attempts < MAX_ATTEMPTS and not shown_above(job.project, job.kind) then

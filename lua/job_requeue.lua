@@ -3,10 +3,11 @@
 -- Request: job_id
 -- Reply:   'queued', 'replay' when it answers a repeat
 -- Refuses: REQUEST_ID_REUSED, JOB_NOT_FOUND, JOB_NOT_REQUEUEABLE
--- Touches: replay, job, ready, kinds, projects, projects_of, spent, profile, history
+-- Touches: principal, replay, job, ready, kinds, projects, projects_of, spent, running, waiting, waiter, wake, watched,
+--          profile, history
 -- Cost:    O(log N) in the jobs of the same project and kind
 -- Again:   under the same request id the first answer, nothing written; else JOB_NOT_REQUEUEABLE
--- Pieces:  clock, call, replay, event, ready, job
+-- Pieces:  clock, call, replay, event, ready, waiter, wake, job
 local job_id = ARGV[7]
 
 -- check
@@ -24,8 +25,10 @@ local event = record(next_event(), 'job.requeued', job_id, { project = job.proje
   attempts = '0', fence = job.fence, prev = job.last_event })
 redis.call('HSET', key_job(job_id), 'standing', 'queued', 'owner', '', 'holder', '', 'lease_until', '',
   'attempts', '0', 'changed_at', whole(now), 'last_event', event)
-redis.call('HDEL', key_job(job_id), 'result_ref', 'reason')
+redis.call('HDEL', key_job(job_id), 'result_ref', 'reason', 'due_at')
 redis.call('ZREM', key_spent(), job_id)
+redis.call('ZREM', key_running(job.kind), job_id)
 stand(job_id, job.seq, job.project, job.kind, now)
 remember('')
+wake(job.project, job.kind)
 return { 'queued' }

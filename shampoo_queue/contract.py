@@ -51,6 +51,11 @@ LIMITS: dict[str, Limit] = {
     "replay_caller": Limit(600_000, "milliseconds", "how long a caller's request ids are remembered"),
     "replay_shelf": Limit(32, "answers", "a caller's remembered ids on one of a principal's 4,096 shelves"),
     "reason": Limit(512, "characters", "a reason in history"),
+    "delay": Limit(31_536_000, "seconds", "the longest delay of a job"),
+    "limited_kinds": Limit(50, "kinds", "kinds with a limit on how many run at a time"),
+    "waiter_kinds": Limit(16, "kinds", "kinds that one idle caller waits for; more wait for any"),
+    "wait_look": Limit(8_000, "milliseconds", "the longest time between two looks of an idle caller"),
+    "wait_stay": Limit(30_000, "milliseconds", "how long an idle caller stays registered unless it says so again"),
 }
 
 
@@ -64,6 +69,7 @@ def limit(name: str) -> int:
 # Unicode category Cc, which is the two ranges and nothing else.
 _CONTROLS = r"\x00-\x1f\x7f-\x9f"
 _NO_CONTROLS = rf"^[^{_CONTROLS}]*$"
+KIND = rf"[^{_CONTROLS}]{{1,{limit('kind')}}}"
 _NOT_STAR = rf"^([^*{_CONTROLS}]|[^{_CONTROLS}]{{2,}})?$"
 
 
@@ -200,6 +206,7 @@ class Meta:
     fence: int | None = None
     replayed: bool = False
     damaged: tuple[str, ...] = ()
+    lease_seconds: int | None = None
 
 
 class Result(BaseModel):
@@ -300,6 +307,37 @@ class LaneReviewResult(Result):
 class LaneSetStateResult(Result):
     lane_id: str
     state: Literal["open", "in_progress", "done", "failed", "cancelled"]
+
+
+class JobRenewResult(Result):
+    """A lease that was renewed; not a tool's answer, but the library's."""
+
+    job_id: str
+    lease_until: str
+
+
+class JobStanding(Result):
+    """How one job stands; not a tool's answer, but the library's. What is unset is an empty string.
+
+    ``reason`` is why a job failed, ``due_at`` from when on a delayed job is claimable. Times are ISO-8601 UTC.
+    """
+
+    job_id: str
+    kind: str
+    project: str
+    lane_id: str
+    state: Literal["queued", "claimed", "completed", "failed"]
+    attempts: int
+    result_ref: str
+    reason: str
+    created_at: str
+    changed_at: str
+    due_at: str
+
+    @property
+    def ended(self) -> bool:
+        """Whether the job is completed or failed."""
+        return self.state in ("completed", "failed")
 
 
 # Tools --------------------------------------------------------------------------------------------------------
@@ -555,6 +593,7 @@ EVENT_FACTS: dict[str, tuple[str, ...]] = {
     "job.failed": ("project", "from", "to", "attempts"),
     "job.released": ("project", "from", "to", "attempts", "fence"),
     "job.requeued": ("project", "from", "to", "attempts", "fence"),
+    "kind.limited": ("from", "to"),
     "lane.created": ("project", "to", "digest"),
     "lane.state_changed": ("project", "from", "to"),
     "lane.reviewed": ("project", "from", "to"),

@@ -5,10 +5,13 @@ Generated from the contract table and the operations' signatures: change those, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from . import contract
+from .claims import ClaimOperations, Ending, delayed
+from .contract import JobClaimResult, JobCompleteResult, JobCreateResult, JobReleaseResult, JobRenewResult, JobStanding
+from .errors import ToolError
 from .ops import Expired, OpsOperations
 from .registry import Principal, Quorum, RegistryOperations, Task
 from .tools import Answer, Caller
@@ -37,7 +40,7 @@ class Client:
     """
 
     def __init__(self, caller: Caller, run: Run) -> None:
-        self._caller, self._run = caller, run
+        self._caller, self._run, self._operations = caller, run, ClaimOperations(caller)
 
     @property
     def client_id(self) -> str:
@@ -119,6 +122,7 @@ class Client:
         payload: str | None = None,
         project: str | None = None,
         request_id: str | None = None,
+        delay_seconds: float = 0.0,
     ) -> contract.JobCreateResult:
         """Create one durable job that an executor or the pump can claim.
 
@@ -128,12 +132,15 @@ class Client:
         lane_id: the lane this job belongs to; its project is inherited.
         payload: opaque text for the executor, kept byte for byte.
         project: the project; absent or empty means untagged.
+        delay_seconds: not claimable before that time is over; the library's own.
 
         Raises `Unauthenticated`, `InvalidArgument`, `Unavailable`, `Internal`, `Denied`, `RequestIdReused`,
         `LaneNotFound`, `ProjectMismatch`.
         """
         arguments = {"kind": kind, "lane_id": lane_id, "payload": payload, "project": project}
-        operation = self._caller.typed(contract.JobCreateResult, "job_create", arguments, request_id=request_id)
+        operation = self._caller.typed(
+            contract.JobCreateResult, "job_create", arguments, request_id=request_id, also=delayed(delay_seconds)
+        )
         return self._run(operation)
 
     def job_release(
@@ -285,6 +292,96 @@ class Client:
         operation = self._caller.typed(contract.LaneSetStateResult, "lane_set_state", arguments, request_id=request_id)
         return self._run(operation)
 
+    def renew(self, claim: JobClaimResult, *, lease_seconds: int | None = None) -> JobRenewResult:
+        """Hold a claimed job for ``lease_seconds`` (1 to 3,600) from now on; unless given, as long as at first.
+
+        Only the current claim of its owner, while its lease is live, can be renewed. No event tells of it. Raises
+        `JobNotFound`, `JobAlreadyTerminal`, `JobNotClaimed`, `LeaseExpired`, `Unauthenticated`, `InvalidArgument` or
+        `Unavailable`.
+        """
+        return self._run(self._operations.renew(claim, lease_seconds=lease_seconds))
+
+    def complete(self, claim: JobClaimResult, *, result_ref: str | None = None) -> JobCompleteResult:
+        """End the claimed job as completed, under the fence of this claim. Raises as ``job_complete``."""
+        return self._run(self._operations.complete(claim, result_ref=result_ref))
+
+    def fail(self, claim: JobClaimResult, *, reason: str = "", result_ref: str | None = None) -> JobCompleteResult:
+        """End the claimed job as failed and keep the reason, under the fence of this claim. Raises as ``job_complete``.
+
+        A reason is cut to 512 characters; what cannot be UTF-8 in it is replaced.
+        """
+        return self._run(self._operations.fail(claim, reason=reason, result_ref=result_ref))
+
+    def release(self, claim: JobClaimResult, *, delay_seconds: float = 0.0, reason: str = "") -> JobReleaseResult:
+        """Give the claimed job back, not claimable before the delay is over, under the fence of this claim.
+
+        ``delay_seconds`` is from 0 to 31,536,000 (a year), in steps of a millisecond. Raises as ``job_release``.
+        """
+        return self._run(self._operations.release(claim, delay_seconds=delay_seconds, reason=reason))
+
+    def create_many(self, jobs: Iterable[Mapping[str, Any]]) -> list[JobCreateResult | ToolError]:
+        """Create jobs, each given by the arguments of ``job_create`` and, if wanted, ``delay_seconds``.
+
+        Each is a move of its own: gives in order the job's result, or the error that it alone met.
+        """
+        return self._run(self._operations.create_many(jobs))
+
+    def claim_many(
+        self, count: int, *, kind: str | None = None, lease_seconds: int | None = None
+    ) -> list[JobClaimResult]:
+        """Claim up to ``count`` jobs, each under a lease and a fence of its own.
+
+        Raises as ``job_claim`` when no claim succeeded. The leases begin at about the same time: claim no more than
+        can be worked on at once.
+        """
+        return self._run(self._operations.claim_many(count, kind=kind, lease_seconds=lease_seconds))
+
+    def renew_many(
+        self, claims: Sequence[JobClaimResult], *, lease_seconds: int | None = None
+    ) -> list[JobRenewResult | ToolError]:
+        """Renew claims as `renew`; give in order the result of each, or the error that it alone met."""
+        return self._run(self._operations.renew_many(claims, lease_seconds=lease_seconds))
+
+    def end_many(self, endings: Iterable[Ending]) -> list[JobCompleteResult | JobReleaseResult | ToolError]:
+        """Let go of claims; give in order the result of each, or the error that it alone met."""
+        return self._run(self._operations.end_many(endings))
+
+    def complete_many(self, done: Iterable[tuple[JobClaimResult, str | None]]) -> list[JobCompleteResult | ToolError]:
+        """Complete claims, each with its ``result_ref``; give in order the result of each, or the error that it met."""
+        return self._run(self._operations.complete_many(done))
+
+    def claim_wait(
+        self, kind: str | Sequence[str] | None = None, *, lease_seconds: int | None = None, timeout: float | None = None
+    ) -> JobClaimResult:
+        """Claim a job, waiting for one for ``timeout`` seconds, or for ever; false when the time is over.
+
+        ``kind`` is one kind, several, or None for any. The wait itself takes no job: ending it early loses nothing.
+        Raises as ``job_claim``.
+        """
+        return self._run(self._operations.claim_wait(kind, lease_seconds=lease_seconds, timeout=timeout))
+
+    def wait_for_work(self, waiter: str, kinds: Sequence[str], timeout: float) -> bool:
+        """Wait until work of these kinds (none: any) may be claimable, or ``timeout`` seconds; tell whether it may be.
+
+        ``waiter`` is a name from `new_waiter`, one for each caller that waits. Raises as ``job_claim``.
+        """
+        return self._run(self._operations.wait_for_work(waiter, kinds, timeout))
+
+    def leave(self, waiter: str) -> None:
+        """Take back what `wait_for_work` registered, and end one that waits in another thread or loop."""
+        self._run(self._operations.leave(waiter))
+
+    def job(self, job_id: str) -> JobStanding:
+        """Tell how a job stands. Raises `JobNotFound` also when the caller does not cover its project."""
+        return self._run(self._operations.job(job_id))
+
+    def wait(self, job_id: str, *, timeout: float | None = None) -> JobStanding:
+        """Wait until a job has ended, looking at least once a second, and tell how.
+
+        Raises `TimeoutError` when ``timeout`` seconds are over, and otherwise as `job`.
+        """
+        return self._run(self._operations.wait(job_id, timeout=timeout))
+
 
 class Registry:
     """What the tools check against: principals, quorums, tasks."""
@@ -379,6 +476,18 @@ class Ops:
         """
         self._run(self._operations.cancel(job_id, reason))
 
+    def limit_kind(self, kind: str, most: int | None) -> bool:
+        """Let at most ``most`` jobs of a kind run at a time over the whole profile; None lifts the limit.
+
+        A claim skips a kind that has reached its limit; what runs already goes on. Gives whether that changed anything.
+        Raises `InvalidArgument`, `LimitReached` when 50 kinds have a limit, or `Unavailable`.
+        """
+        return self._run(self._operations.limit_kind(kind, most))
+
+    def kind_limits(self) -> dict[str, int]:
+        """Give the kinds that have a limit of running jobs, by name."""
+        return self._run(self._operations.kind_limits())
+
     def expire(self) -> Expired:
         """Hold every job against the indexes, in bounded batches, and put back what is missing there.
 
@@ -407,7 +516,7 @@ class AsyncClient:
     """
 
     def __init__(self, caller: Caller, run: AsyncRun) -> None:
-        self._caller, self._run = caller, run
+        self._caller, self._run, self._operations = caller, run, ClaimOperations(caller)
 
     @property
     def client_id(self) -> str:
@@ -489,6 +598,7 @@ class AsyncClient:
         payload: str | None = None,
         project: str | None = None,
         request_id: str | None = None,
+        delay_seconds: float = 0.0,
     ) -> contract.JobCreateResult:
         """Create one durable job that an executor or the pump can claim.
 
@@ -498,12 +608,15 @@ class AsyncClient:
         lane_id: the lane this job belongs to; its project is inherited.
         payload: opaque text for the executor, kept byte for byte.
         project: the project; absent or empty means untagged.
+        delay_seconds: not claimable before that time is over; the library's own.
 
         Raises `Unauthenticated`, `InvalidArgument`, `Unavailable`, `Internal`, `Denied`, `RequestIdReused`,
         `LaneNotFound`, `ProjectMismatch`.
         """
         arguments = {"kind": kind, "lane_id": lane_id, "payload": payload, "project": project}
-        operation = self._caller.typed(contract.JobCreateResult, "job_create", arguments, request_id=request_id)
+        operation = self._caller.typed(
+            contract.JobCreateResult, "job_create", arguments, request_id=request_id, also=delayed(delay_seconds)
+        )
         return await self._run(operation)
 
     async def job_release(
@@ -655,6 +768,100 @@ class AsyncClient:
         operation = self._caller.typed(contract.LaneSetStateResult, "lane_set_state", arguments, request_id=request_id)
         return await self._run(operation)
 
+    async def renew(self, claim: JobClaimResult, *, lease_seconds: int | None = None) -> JobRenewResult:
+        """Hold a claimed job for ``lease_seconds`` (1 to 3,600) from now on; unless given, as long as at first.
+
+        Only the current claim of its owner, while its lease is live, can be renewed. No event tells of it. Raises
+        `JobNotFound`, `JobAlreadyTerminal`, `JobNotClaimed`, `LeaseExpired`, `Unauthenticated`, `InvalidArgument` or
+        `Unavailable`.
+        """
+        return await self._run(self._operations.renew(claim, lease_seconds=lease_seconds))
+
+    async def complete(self, claim: JobClaimResult, *, result_ref: str | None = None) -> JobCompleteResult:
+        """End the claimed job as completed, under the fence of this claim. Raises as ``job_complete``."""
+        return await self._run(self._operations.complete(claim, result_ref=result_ref))
+
+    async def fail(
+        self, claim: JobClaimResult, *, reason: str = "", result_ref: str | None = None
+    ) -> JobCompleteResult:
+        """End the claimed job as failed and keep the reason, under the fence of this claim. Raises as ``job_complete``.
+
+        A reason is cut to 512 characters; what cannot be UTF-8 in it is replaced.
+        """
+        return await self._run(self._operations.fail(claim, reason=reason, result_ref=result_ref))
+
+    async def release(self, claim: JobClaimResult, *, delay_seconds: float = 0.0, reason: str = "") -> JobReleaseResult:
+        """Give the claimed job back, not claimable before the delay is over, under the fence of this claim.
+
+        ``delay_seconds`` is from 0 to 31,536,000 (a year), in steps of a millisecond. Raises as ``job_release``.
+        """
+        return await self._run(self._operations.release(claim, delay_seconds=delay_seconds, reason=reason))
+
+    async def create_many(self, jobs: Iterable[Mapping[str, Any]]) -> list[JobCreateResult | ToolError]:
+        """Create jobs, each given by the arguments of ``job_create`` and, if wanted, ``delay_seconds``.
+
+        Each is a move of its own: gives in order the job's result, or the error that it alone met.
+        """
+        return await self._run(self._operations.create_many(jobs))
+
+    async def claim_many(
+        self, count: int, *, kind: str | None = None, lease_seconds: int | None = None
+    ) -> list[JobClaimResult]:
+        """Claim up to ``count`` jobs, each under a lease and a fence of its own.
+
+        Raises as ``job_claim`` when no claim succeeded. The leases begin at about the same time: claim no more than
+        can be worked on at once.
+        """
+        return await self._run(self._operations.claim_many(count, kind=kind, lease_seconds=lease_seconds))
+
+    async def renew_many(
+        self, claims: Sequence[JobClaimResult], *, lease_seconds: int | None = None
+    ) -> list[JobRenewResult | ToolError]:
+        """Renew claims as `renew`; give in order the result of each, or the error that it alone met."""
+        return await self._run(self._operations.renew_many(claims, lease_seconds=lease_seconds))
+
+    async def end_many(self, endings: Iterable[Ending]) -> list[JobCompleteResult | JobReleaseResult | ToolError]:
+        """Let go of claims; give in order the result of each, or the error that it alone met."""
+        return await self._run(self._operations.end_many(endings))
+
+    async def complete_many(
+        self, done: Iterable[tuple[JobClaimResult, str | None]]
+    ) -> list[JobCompleteResult | ToolError]:
+        """Complete claims, each with its ``result_ref``; give in order the result of each, or the error that it met."""
+        return await self._run(self._operations.complete_many(done))
+
+    async def claim_wait(
+        self, kind: str | Sequence[str] | None = None, *, lease_seconds: int | None = None, timeout: float | None = None
+    ) -> JobClaimResult:
+        """Claim a job, waiting for one for ``timeout`` seconds, or for ever; false when the time is over.
+
+        ``kind`` is one kind, several, or None for any. The wait itself takes no job: ending it early loses nothing.
+        Raises as ``job_claim``.
+        """
+        return await self._run(self._operations.claim_wait(kind, lease_seconds=lease_seconds, timeout=timeout))
+
+    async def wait_for_work(self, waiter: str, kinds: Sequence[str], timeout: float) -> bool:
+        """Wait until work of these kinds (none: any) may be claimable, or ``timeout`` seconds; tell whether it may be.
+
+        ``waiter`` is a name from `new_waiter`, one for each caller that waits. Raises as ``job_claim``.
+        """
+        return await self._run(self._operations.wait_for_work(waiter, kinds, timeout))
+
+    async def leave(self, waiter: str) -> None:
+        """Take back what `wait_for_work` registered, and end one that waits in another thread or loop."""
+        await self._run(self._operations.leave(waiter))
+
+    async def job(self, job_id: str) -> JobStanding:
+        """Tell how a job stands. Raises `JobNotFound` also when the caller does not cover its project."""
+        return await self._run(self._operations.job(job_id))
+
+    async def wait(self, job_id: str, *, timeout: float | None = None) -> JobStanding:
+        """Wait until a job has ended, looking at least once a second, and tell how.
+
+        Raises `TimeoutError` when ``timeout`` seconds are over, and otherwise as `job`.
+        """
+        return await self._run(self._operations.wait(job_id, timeout=timeout))
+
 
 class AsyncRegistry:
     """What the tools check against: principals, quorums, tasks, on asyncio."""
@@ -748,6 +955,18 @@ class AsyncOps:
         Raises `JobNotFound`, `JobAlreadyTerminal`, `InvalidArgument` or `Unavailable`.
         """
         await self._run(self._operations.cancel(job_id, reason))
+
+    async def limit_kind(self, kind: str, most: int | None) -> bool:
+        """Let at most ``most`` jobs of a kind run at a time over the whole profile; None lifts the limit.
+
+        A claim skips a kind that has reached its limit; what runs already goes on. Gives whether that changed anything.
+        Raises `InvalidArgument`, `LimitReached` when 50 kinds have a limit, or `Unavailable`.
+        """
+        return await self._run(self._operations.limit_kind(kind, most))
+
+    async def kind_limits(self) -> dict[str, int]:
+        """Give the kinds that have a limit of running jobs, by name."""
+        return await self._run(self._operations.kind_limits())
 
     async def expire(self) -> Expired:
         """Hold every job against the indexes, in bounded batches, and put back what is missing there.

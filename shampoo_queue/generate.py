@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from . import contract, errors, keys, scripts
+from .claims import ClaimOperations
 from .ops import OpsOperations
 from .registry import RegistryOperations
 
@@ -27,10 +28,13 @@ Generated from the contract table and the operations' signatures: change those, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from . import contract
+from .claims import ClaimOperations, Ending, delayed
+from .contract import JobClaimResult, JobCompleteResult, JobCreateResult, JobReleaseResult, JobRenewResult, JobStanding
+from .errors import ToolError
 from .ops import Expired, OpsOperations
 from .registry import Principal, Quorum, RegistryOperations, Task
 from .tools import Answer, Caller
@@ -77,7 +81,7 @@ def _client(asynchronous: bool) -> str:
         '    """',
         "",
         f"    def __init__(self, caller: Caller, run: {prefix}Run) -> None:",
-        "        self._caller, self._run = caller, run",
+        "        self._caller, self._run, self._operations = caller, run, ClaimOperations(caller)",
         "",
         "    @property",
         "    def client_id(self) -> str:",
@@ -103,6 +107,7 @@ def _client(asynchronous: bool) -> str:
     ]
     for tool in contract.TOOLS:
         lines += [*_tool(tool, word, wait), ""]
+    lines += [*_methods(ClaimOperations, word, wait)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -115,6 +120,7 @@ def _caller_call() -> Callable[..., Any]:
 def _tool(tool: contract.Tool, word: str, wait: str) -> Iterator[str]:
     beside = ["request_id: str | None = None"] if tool.writes else []
     beside += ["fence: int | None = None"] if tool.name in ("job_complete", "job_release") else []
+    beside += ["delay_seconds: float = 0.0"] if tool.name == "job_create" else []
     yield f"    {word}def {tool.name}("
     yield "        self,"
     yield "        *,"
@@ -125,13 +131,16 @@ def _tool(tool: contract.Tool, word: str, wait: str) -> Iterator[str]:
     for argument in beside:
         yield f"        {argument},"
     yield f"    ) -> contract.{tool.result.__name__}:"
+    delays = tool.name == "job_create"
     raised = ", ".join(f"`{errors.REFUSALS[code].__name__}`" for code in (*contract.COMMON_REFUSALS, *tool.refusals))
     facts = "\n".join(
         f"{name}: {field.description}." for name, field in tool.arguments.model_fields.items() if field.description
     )
     yield from _docstring(
         f"{tool.summary}\n\n{textwrap.fill(tool.lifecycle, WIDTH - 12)}\n\n"
-        + (f"{facts}\n\n" if facts else "")
+        + (f"{facts}\n" if facts else "")
+        + ("delay_seconds: not claimable before that time is over; the library's own.\n" if delays else "")
+        + ("\n" if facts or delays else "")
         + textwrap.fill(f"Raises {raised}.", WIDTH - 12)
     )
     arguments = ", ".join(f'"{name}": {name}' for name in (*tool.required, *tool.optional))
@@ -139,8 +148,11 @@ def _tool(tool: contract.Tool, word: str, wait: str) -> Iterator[str]:
     yield f"        arguments = {{{arguments}}}"
     yield "        operation = self._caller.typed("
     yield f'            contract.{tool.result.__name__}, "{tool.name}", arguments'
+    passed = [f"{name}={name}" for name in passed]
+    if delays:
+        passed.append("also=delayed(delay_seconds)")
     if passed:
-        yield f"            , {', '.join(f'{p}={p}' for p in passed)}"
+        yield f"            , {', '.join(passed)}"
     yield "        )"
     yield f"        return {wait}self._run(operation)"
 
@@ -155,18 +167,25 @@ def _surface(operations: type, name: str, about: str, asynchronous: bool) -> str
         f"    def __init__(self, operations: {operations.__name__}, run: {prefix}Run) -> None:",
         "        self._operations, self._run = operations, run",
     ]
+    lines += ["", *_methods(operations, word, wait)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _methods(operations: type, word: str, wait: str) -> Iterator[str]:
     for method, function in vars(operations).items():
-        if method.startswith("_"):
-            continue
-        lines += ["", *_method(method, function, word, wait)]
-    return "\n".join(lines) + "\n"
+        if not method.startswith("_"):
+            yield from (*_method(method, function, word, wait), "")
 
 
 def _method(name: str, function: Callable[..., Any], word: str, wait: str) -> Iterator[str]:
     signature = inspect.signature(function)
-    shown = str(signature)
     result = re.sub(r"^Operation\[(.*)\]$", r"\1", str(signature.return_annotation))
-    shown = shown[: shown.rindex(" -> ")].replace("'", "") + f" -> {result}:"
+    # As text, annotations are quoted and defaults are not to be touched.
+    annotated = [re.sub(r": '([^']*)'", r": \1", str(parameter)) for parameter in signature.parameters.values()]
+    keywords = [p.kind is p.KEYWORD_ONLY for p in signature.parameters.values()]
+    if True in keywords:
+        annotated.insert(keywords.index(True), "*")
+    shown = f"({', '.join(annotated)}) -> {result}:"
     passed = ", ".join(
         f"{p.name}={p.name}" if p.kind is p.KEYWORD_ONLY else p.name
         for p in signature.parameters.values()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from . import keys
-from .contract import limit
+from .contract import KIND, limit
 from .errors import InvalidArgument
 from .registry import Operator
 from .tools import _UUID, NOTHING, is_unicode, number, stamp, text
 from .wire import Command, Operation
 
 _BATCH = 500
+_MOST_RUNNING = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,24 @@ class OpsOperations:
             raise InvalidArgument(f"reason must be text of 1 to {limit('reason')} characters")
         yield from self._operator.move("job_cancel", _job_id(job_id), reason)
 
+    def limit_kind(self, kind: str, most: int | None) -> Operation[bool]:
+        """Let at most ``most`` jobs of a kind run at a time over the whole profile; None lifts the limit.
+
+        A claim skips a kind that has reached its limit; what runs already goes on. Gives whether that changed anything.
+        Raises `InvalidArgument`, `LimitReached` when 50 kinds have a limit, or `Unavailable`.
+        """
+        if not isinstance(kind, str) or not re.fullmatch(KIND, kind) or not is_unicode(kind):
+            raise InvalidArgument(f"kind must be 1 to {limit('kind')} characters, no control characters")
+        if most is not None and (isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= _MOST_RUNNING):
+            raise InvalidArgument(f"a limit must be a whole number from 1 to {_MOST_RUNNING:,}")
+        reply = yield from self._operator.move("kind_limit", kind, "" if most is None else str(most))
+        return bool(reply)
+
+    def kind_limits(self) -> Operation[dict[str, int]]:
+        """Give the kinds that have a limit of running jobs, by name."""
+        reply = yield Command(("HGETALL", keys.spell(self._profile, "limits")))
+        return {kind: number(most) for kind, most in sorted(_pairs(reply).items())}
+
     def expire(self) -> Operation[Expired]:
         """Hold every job against the indexes, in bounded batches, and put back what is missing there.
 
@@ -87,17 +107,21 @@ class OpsOperations:
         return "" if reply is None else text(reply)
 
     def _stored(self, family: str, entity_id: str) -> Operation[dict[str, Any] | None]:
-        reply = yield Command(("HGETALL", keys.spell(self._profile, family, _job_id(entity_id))))
-        flat = list(reply) if isinstance(reply, list) else [part for pair in reply.items() for part in pair]
-        stored = {text(name): text(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
+        stored = _pairs((yield Command(("HGETALL", keys.spell(self._profile, family, _job_id(entity_id))))))
         return {f"{family}_id": entity_id, **_readable(stored)} if stored else None
+
+
+def _pairs(reply: Any) -> dict[str, str]:
+    """Read a whole hash: a flat list, or a map where the connection speaks RESP3."""
+    flat = list(reply) if isinstance(reply, list) else [part for pair in reply.items() for part in pair]
+    return {text(name): text(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
 
 
 def _readable(stored: dict[str, str]) -> dict[str, Any]:
     """Show instants as ISO-8601 and counts as numbers; leave out what only the scripts need."""
     shown: dict[str, Any] = {}
     for name, value in stored.items():
-        if name in ("created_at", "changed_at", "lease_until"):
+        if name in ("created_at", "changed_at", "lease_until", "due_at"):
             shown[name] = stamp(value) or value
         elif name in ("attempts", "fence"):
             shown[name] = number(value) or (0 if value == "0" else value)

@@ -16,7 +16,20 @@ from . import keys
 from .contract import limit
 
 # The order in which pieces stand in a composed script; a piece may use those before it.
-PIECES = ("clock", "call", "caller", "replay", "event", "ready", "job", "lane")
+PIECES = (
+    "clock",
+    "call",
+    "caller",
+    "replay",
+    "event",
+    "ready",
+    "waiter",
+    "wake",
+    "running",
+    "claimable",
+    "job",
+    "lane",
+)
 
 LIMITS_IN_LUA = {
     "MAX_ATTEMPTS": "attempts",
@@ -26,6 +39,9 @@ LIMITS_IN_LUA = {
     "REPLAY_LIBRARY": "replay_library",
     "REPLAY_CALLER": "replay_caller",
     "REPLAY_SHELF": "replay_shelf",
+    "LIMITED_KINDS": "limited_kinds",
+    "WAIT_LOOK": "wait_look",
+    "WAIT_STAY": "wait_stay",
 }
 
 _PIECES_LINE = re.compile(r"^-- Pieces: +(.+)$", re.MULTILINE)

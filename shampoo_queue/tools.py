@@ -333,16 +333,20 @@ class Caller:
         request_id: str | None = None,
         fence: int | None = None,
         holder: str | None = None,
+        also: Spelled = (),
     ) -> Operation[Answer]:
         """Call a tool by name: a plain dict in, the contract's result object out.
 
         ``None`` beside the arguments means not given. Raises `ToolError`, always with ``request_id``: for
         `Unavailable` with ``outcome_unknown``, repeat the call under that id to learn what became of it.
         """
+        # ``also`` is what the library alone may tell a tool's script: a delay, a reason.
         taken = self._ids.take() if request_id is None else None
         known_as = taken.request_id if taken else request_id
         try:
-            answer = yield from self._called(tool, {} if arguments is None else arguments, known_as, fence, holder)
+            answer = yield from self._called(
+                tool, {} if arguments is None else arguments, known_as, fence, holder, also
+            )
         except ToolError as error:
             if taken and not error.outcome_unknown:
                 taken.give_back()
@@ -360,14 +364,30 @@ class Caller:
         *,
         request_id: str | None = None,
         fence: int | None = None,
+        also: Spelled = (),
     ) -> Operation[R]:
         """Call a tool and give its typed result."""
-        answer = yield from self.call(tool, arguments, request_id=request_id, fence=fence)
+        answer = yield from self.call(tool, arguments, request_id=request_id, fence=fence, also=also)
         found = result.model_validate(answer)
         found._meta = answer.meta
         return found
 
-    def _called(self, name: Any, arguments: Any, request_id: Any, fence: Any, holder: Any) -> Operation[Answer]:
+    def move(self, script: str, *arguments: str, fence: int | None = None) -> Operation[Any]:
+        """Run a script that is no tool's in the principal's name. It needs no request id: a repeat does no harm."""
+        beside = (self._known(), self.holder, "", "", "", check_fence(fence))
+        return (yield Move(script, (*beside, *arguments)))
+
+    def _known(self) -> str:
+        """Give the client_id, unless no principal can have it."""
+        if not isinstance(self.client_id, str) or len(self.client_id) > limit("project"):
+            raise Unauthenticated
+        if not is_unicode(self.client_id):
+            raise Unauthenticated
+        return self.client_id
+
+    def _called(
+        self, name: Any, arguments: Any, request_id: Any, fence: Any, holder: Any, also: Spelled
+    ) -> Operation[Answer]:
         tool = BY_NAME.get(name) if isinstance(name, str) else None
         if tool is None:
             raise UnknownTool(f"there is no tool {safe_name(name)}")
@@ -377,21 +397,19 @@ class Caller:
         check_request_id(request_id)
         fence = check_fence(fence)
         holder = self.holder if holder is None else check_holder(holder)
-        if not (isinstance(self.client_id, str) and len(self.client_id) <= limit("project")):
-            raise Unauthenticated
-        if not is_unicode(self.client_id):
-            raise Unauthenticated
+        client_id = self._known()
         spelling = SPELLINGS[tool.name]
         move = Move(
             tool.name,
             (
-                self.client_id,
+                client_id,
                 holder,
                 request_id if tool.writes else "",
                 slot_of(request_id) if tool.writes else "",
-                digest_of(tool.name, holder, fence, _normal(tool, given)) if tool.writes else "",
+                digest_of(tool.name, holder, fence, _normal(tool, given), *also) if tool.writes else "",
                 fence,
                 *spelling.arguments(given),
+                *also,
             ),
             request_id,
         )
@@ -401,7 +419,13 @@ class Caller:
         aside = text(reply[7]).split() if tool.name == "job_claim" and len(reply) > 7 else []
         for job_id in aside:
             log.warning("job %s was edited beyond use; a claim set it aside (see `shampoo job show`)", job_id)
-        answer.meta = Meta(request_id, int(reply[5]) if won else None, spelling.replayed(reply), tuple(aside))
+        answer.meta = Meta(
+            request_id,
+            int(reply[5]) if won else None,
+            spelling.replayed(reply),
+            tuple(aside),
+            given.get("lease_seconds", limit("lease_default")) if won else None,
+        )
         return answer
 
 

@@ -16,7 +16,8 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -49,7 +50,35 @@ class Command:
     request_id: str | None = None
 
 
-Operation = Generator[Move | Command, Any, T]
+@dataclass(slots=True)
+class Block:
+    """Wait until a sign appears in a list of the profile, or for so many seconds; the reply is empty then."""
+
+    family: str
+    name: str
+    seconds: float
+    request_id: str | None = None
+
+
+@dataclass(slots=True)
+class Pause:
+    """Wait, without asking the server."""
+
+    seconds: float
+
+
+class Abandoned(BaseException):
+    """Raised inside an operation whose caller was cancelled or interrupted: it may send one last move, and must end."""
+
+
+Sent = Move | Command | Block
+# A list of moves travels together; its reply is a list of replies and `ShampooError`, in order.
+Step = Sent | Pause | list[Sent]
+Operation = Generator[Step, Any, T]
+
+_FAREWELL_SECONDS = 0.5
+_TOGETHER = 100  # moves in one sending
+_BYTES_TOGETHER = 2**20
 
 # First words of an error that says: nothing ran, try again in a moment.
 PASSING = {
@@ -62,6 +91,7 @@ PASSING = {
     "ASK": "the profile is moving to another node",
     "MOVED": "the profile has moved to another node",
     "NOREPLICAS": "too few replicas are connected",
+    "UNBLOCKED": "it has become a replica",
     "NOSCRIPT": "its scripts are flushed faster than they load",
 }
 # Those that waiting a moment will not mend; still no fault of the call.
@@ -119,9 +149,10 @@ class Patience:
     has forgotten the call's request id would be a second call.
     """
 
-    def __init__(self, move: Move | Command, seconds: float) -> None:
+    def __init__(self, move: Sent, seconds: float) -> None:
         self._move = move
-        self._until = _seconds() + seconds
+        # What waits for a sign waits on purpose.
+        self._until = _seconds() + seconds + (move.seconds if isinstance(move, Block) else 0.0)
         self._tries = 0
         self._unknown = False
         self._last: tuple[Exception, str] | None = None
@@ -169,6 +200,37 @@ class Patience:
         return refusal
 
 
+def parts(moves: list[Sent]) -> Iterator[list[Sent]]:
+    """Cut a list into sendings of bounded number and size."""
+    part: list[Sent] = []
+    size = 0
+    for move in moves:
+        weight = sum(len(argument) for argument in move.arguments) if isinstance(move, Move) else 0
+        if part and (len(part) == _TOGETHER or size + weight > _BYTES_TOGETHER):
+            yield part
+            part, size = [], 0
+        part.append(move)
+        size += weight
+    if part:
+        yield part
+
+
+def _missing(moves: list[Sent], replies: list[Any]) -> dict[int, Move]:
+    """Give the moves, by place, that did not run because their script was not loaded."""
+    pairs = enumerate(zip(moves, replies, strict=True))
+    return {n: move for n, (move, reply) in pairs if isinstance(reply, NoScriptError) and isinstance(move, Move)}
+
+
+def _filled(replies: list[Any], places: Iterable[int], again: list[Any]) -> list[Any]:
+    found = dict(zip(places, again, strict=True))
+    return [found.get(n, reply) for n, reply in enumerate(replies)]
+
+
+def not_missing(error: Exception) -> Exception | None:
+    """Leave out that a script was not loaded: nothing ran, and the next try loads it."""
+    return None if isinstance(error, NoScriptError) else error
+
+
 class _Wire:
     """What both wires share: the route, the profile, and how a move is spelled on the connection."""
 
@@ -183,13 +245,18 @@ class _Wire:
         script = scripts.script(move.script, self._lua)
         return script.plain if self.route.in_memory else script
 
-    def _spelled(self, move: Move | Command) -> tuple[Any, ...]:
+    def _spelled(self, move: Sent, pool: Any) -> tuple[Any, ...]:
         if isinstance(move, Command):
             return move.arguments
+        if isinstance(move, Block):
+            # Shorter than the time after which a silent server counts as gone.
+            silence = pool.connection_kwargs.get("socket_timeout")
+            seconds = min(move.seconds, silence * 0.8) if silence else move.seconds
+            return ("BLPOP", keys.spell(self.profile, move.family, move.name), f"{max(seconds, 0.001):.3f}")
         return ("EVALSHA", self._script(move).sha, 1, self._key, *move.arguments)
 
-    def _loading(self, move: Move | Command, error: NoScriptError) -> tuple[str, str, str]:
-        if isinstance(move, Command):
+    def _loading(self, move: Sent, error: NoScriptError) -> tuple[str, str, str]:
+        if not isinstance(move, Move):
             raise error
         return ("SCRIPT", "LOAD", self._script(move).text)
 
@@ -245,18 +312,31 @@ class Wire(_Wire):
 
     def run(self, operation: Operation[T]) -> T:
         """Run one operation to its result."""
-        step: Callable[[Any], Move | Command] = operation.send
+        go_on: Callable[[Any], Step] = operation.send
         reply: Any = None
         try:
             while True:
-                move = step(reply)
+                step = go_on(reply)
                 try:
-                    step, reply = operation.send, self._carry(move)
+                    go_on, reply = operation.send, self._take(step)
                 except errors.ShampooError as refusal:
-                    step, reply = operation.throw, refusal
+                    go_on, reply = operation.throw, refusal
+                except BaseException:
+                    with suppress(Abandoned, StopIteration, RedisError, OSError):
+                        last = operation.throw(Abandoned())
+                        if isinstance(last, Move):
+                            self._exchange(self._spelled(last, self._pool))
+                    raise
         except StopIteration as end:
             result: T = end.value
             return result
+
+    def _take(self, step: Step) -> Any:
+        if isinstance(step, Pause):
+            return time.sleep(step.seconds)
+        if isinstance(step, list):
+            return [reply for part in parts(step) for reply in self._carry_together(part)]
+        return self._carry(step)
 
     def close(self) -> None:
         """Close every connection that is ours."""
@@ -264,20 +344,40 @@ class Wire(_Wire):
             self.route.close_pools(self._pool)
         self.route.close()
 
-    def _carry(self, move: Move | Command) -> Any:
-        patience = Patience(move, self.retry_seconds)
+    def _carry(self, move: Sent, patience: Patience | None = None, failed: Exception | None = None) -> Any:
+        """Carry one move; ``failed`` is how its first try ended, if it had one in company."""
+        patience = patience or Patience(move, self.retry_seconds)
+        sent = True
         while True:
+            if failed:
+                time.sleep(patience.pause(failed, sent))
+                self._mend(failed)
+                patience.still()
             sending = Sending()
             try:
                 try:
-                    return self._exchange(self._spelled(move), sending)
+                    return self._exchange(self._spelled(move, self._pool), sending)
                 except NoScriptError as missing:
                     self._exchange(self._loading(move, missing))
-                    return self._exchange(self._spelled(move), sending)
+                    return self._exchange(self._spelled(move, self._pool), sending)
             except Exception as error:
-                time.sleep(patience.pause(error, sending.begun))
-                self._mend(error)
-                patience.still()
+                failed, sent = error, sending.begun
+
+    def _carry_together(self, moves: list[Sent]) -> list[Any]:
+        """Send moves in one go; those without an answer are carried on one by one, each under its request id."""
+        patiences = [Patience(move, self.retry_seconds) for move in moves]
+        replies = self._exchange_together([self._spelled(move, self._pool) for move in moves])
+        if missing := _missing(moves, replies):
+            loads = {move.script: ("SCRIPT", "LOAD", self._script(move).text) for move in missing.values()}
+            again = [*loads.values(), *(self._spelled(move, self._pool) for move in missing.values())]
+            replies = _filled(replies, missing, self._exchange_together(again)[len(loads) :])
+        for n, (move, reply) in enumerate(zip(moves, replies, strict=True)):
+            if isinstance(reply, Exception):
+                try:
+                    replies[n] = self._carry(move, patiences[n], not_missing(reply))
+                except errors.ShampooError as refusal:
+                    replies[n] = refusal
+        return replies
 
     def _mend(self, error: Exception) -> None:
         try:
@@ -304,6 +404,33 @@ class Wire(_Wire):
             raise
         finally:
             pool.release(connection)
+
+    def _exchange_together(self, spelled: list[tuple[Any, ...]]) -> list[Any]:
+        """Send commands in one go and read a reply or an error for each."""
+        pool = self._pool
+        replies: list[Any] = []
+        try:
+            connection = pool.get_connection()
+        except (RedisError, OSError) as error:
+            return [error] * len(spelled)
+        try:
+            connection.send_packed_command(connection.pack_commands(spelled))
+            while len(replies) < len(spelled):
+                try:
+                    replies.append(connection.read_response(disable_decoding=True))
+                except ResponseError as error:
+                    replies.append(error)
+            if not all(leaves_clean(reply) for reply in replies if isinstance(reply, Exception)):
+                connection.disconnect()
+        except (RedisError, OSError) as error:
+            connection.disconnect()
+            replies += [error] * (len(spelled) - len(replies))
+        except BaseException:
+            connection.disconnect()
+            raise
+        finally:
+            pool.release(connection)
+        return replies
 
 
 @dataclass(slots=True)
@@ -361,18 +488,33 @@ class AsyncWire(_Wire):
 
     async def run(self, operation: Operation[T]) -> T:
         """Run one operation to its result."""
-        step: Callable[[Any], Move | Command] = operation.send
+        go_on: Callable[[Any], Step] = operation.send
         reply: Any = None
         try:
             while True:
-                move = step(reply)
+                step = go_on(reply)
                 try:
-                    step, reply = operation.send, await self._carry(move)
+                    go_on, reply = operation.send, await self._take(step)
                 except errors.ShampooError as refusal:
-                    step, reply = operation.throw, refusal
+                    go_on, reply = operation.throw, refusal
+                except BaseException:
+                    with suppress(Abandoned, StopIteration, RedisError, OSError):  # a timeout is an OSError
+                        last = operation.throw(Abandoned())
+                        if isinstance(last, Move):
+                            pool = self._home().pool
+                            sending = self._exchange(pool, self._spelled(last, pool))
+                            await asyncio.wait_for(sending, _FAREWELL_SECONDS)
+                    raise
         except StopIteration as end:
             result: T = end.value
             return result
+
+    async def _take(self, step: Step) -> Any:
+        if isinstance(step, Pause):
+            return await asyncio.sleep(step.seconds)
+        if isinstance(step, list):
+            return [reply for part in parts(step) for reply in await self._carry_together(part)]
+        return await self._carry(step)
 
     async def close(self) -> None:
         """Close every connection of this event loop that is ours."""
@@ -381,21 +523,42 @@ class AsyncWire(_Wire):
             await self.route.close_async_pools(home.pool)
         await asyncio.to_thread(self.route.close)
 
-    async def _carry(self, move: Move | Command) -> Any:
+    async def _carry(self, move: Sent, patience: Patience | None = None, failed: Exception | None = None) -> Any:
+        """Carry one move; ``failed`` is how its first try ended, if it had one in company."""
         home = self._home()
-        patience = Patience(move, self.retry_seconds)
+        patience = patience or Patience(move, self.retry_seconds)
+        sent = True
         while True:
+            if failed:
+                await asyncio.sleep(patience.pause(failed, sent))
+                await self._mend(home, failed)
+                patience.still()
             sending = Sending()
             try:
                 try:
-                    return await self._exchange(home.pool, self._spelled(move), sending)
+                    return await self._exchange(home.pool, self._spelled(move, home.pool), sending)
                 except NoScriptError as missing:
                     await self._exchange(home.pool, self._loading(move, missing))
-                    return await self._exchange(home.pool, self._spelled(move), sending)
+                    return await self._exchange(home.pool, self._spelled(move, home.pool), sending)
             except Exception as error:
-                await asyncio.sleep(patience.pause(error, sending.begun))
-                await self._mend(home, error)
-                patience.still()
+                failed, sent = error, sending.begun
+
+    async def _carry_together(self, moves: list[Sent]) -> list[Any]:
+        """Send moves in one go; those without an answer are carried on one by one, each under its request id."""
+        pool = self._home().pool
+        patiences = [Patience(move, self.retry_seconds) for move in moves]
+        replies = await self._exchange_together(pool, [self._spelled(move, pool) for move in moves])
+        if missing := _missing(moves, replies):
+            loads = {move.script: ("SCRIPT", "LOAD", self._script(move).text) for move in missing.values()}
+            again = [*loads.values(), *(self._spelled(move, pool) for move in missing.values())]
+            replies = _filled(replies, missing, (await self._exchange_together(pool, again))[len(loads) :])
+        for n, (move, reply) in enumerate(zip(moves, replies, strict=True)):
+            if isinstance(reply, Exception):
+                try:
+                    replies[n] = await self._carry(move, patiences[n], not_missing(reply))
+                except errors.ShampooError as refusal:
+                    replies[n] = refusal
+        return replies
 
     async def _mend(self, home: _Home, error: Exception) -> None:
         try:
@@ -425,6 +588,28 @@ class AsyncWire(_Wire):
             raise
         finally:
             await asyncio.shield(_give_back(pool, connection, clean))
+
+    async def _exchange_together(self, pool: Any, spelled: list[tuple[Any, ...]]) -> list[Any]:
+        """Send commands in one go and read a reply or an error for each."""
+        replies: list[Any] = []
+        try:
+            connection = await pool.get_connection()
+        except (RedisError, OSError) as error:
+            return [error] * len(spelled)
+        clean = False
+        try:
+            await connection.send_packed_command(connection.pack_commands(spelled))
+            while len(replies) < len(spelled):
+                try:
+                    replies.append(await connection.read_response(disable_decoding=True))
+                except ResponseError as error:
+                    replies.append(error)
+            clean = all(leaves_clean(reply) for reply in replies if isinstance(reply, Exception))
+        except (RedisError, OSError) as error:
+            replies += [error] * (len(spelled) - len(replies))
+        finally:
+            await asyncio.shield(_give_back(pool, connection, clean))
+        return replies
 
 
 async def _give_back(pool: Any, connection: Any, clean: bool) -> None:

@@ -8,6 +8,7 @@ the way, and computes every index from the hashes.
 from __future__ import annotations
 
 import re
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
@@ -22,10 +23,13 @@ Facts = dict[str, str]
 
 FAMILIES = {key.name: key for key in KEYS}
 MAX_ATTEMPTS = 5
+# What idle callers leave for a while: it expires by itself, as what is remembered of calls does.
+WAITING = ("waiting", "waiter", "wake", "watched")
+PASSING = ("replay", *WAITING)
 LANE_LINKS = ("quorum_id", "assignee", "task_id", "depends_on", "repo", "branch", "base_ref", "worktree")
 # What no event tells; a job's and a lane's digest of creation tells the first of each, and indexes tell lease_until.
 UNTOLD = {
-    "job": {"kind", "lane_id", "result_ref", "lease_until"},
+    "job": {"kind", "lane_id", "result_ref", "lease_until", "due_at"},
     "lane": {*LANE_LINKS, "result_commit"},
 }
 
@@ -36,16 +40,18 @@ class Profile:
     def __init__(self, profile: str, snapshot: Snapshot) -> None:
         self.families: dict[str, dict[str, Any]] = defaultdict(dict)
         self.strangers: list[str] = []
+        self.now = time.time() * 1000
         start = prefix(profile)
         for key, (type_, content, ttl) in snapshot.items():
             name, colon, rest = key.removeprefix(start).partition(":")
             if key == f"{start}test-clock":
+                self.now = int(content)
                 continue
             family = FAMILIES.get(name)
             if not key.startswith(start) or not family or family.type != type_ or bool(colon) != bool(family.parts):
                 self.strangers.append(f"{key!r} is a {type_} outside the table of keys")
                 continue
-            if (ttl >= 0) != (name == "replay"):
+            if (ttl >= 0) != (name in PASSING):
                 self.strangers.append(f"{key!r} has time to live {ttl}")
             self.families[name][rest] = content
 
@@ -68,8 +74,11 @@ def problems(profile: str, snapshot: Snapshot) -> list[str]:
         *_digests(found, told),
         *_jobs(found),
         *_indexes_above(found),
+        *_running(found),
+        *_limits(found, told),
         *_other_indexes(found, told),
         *_replays(found),
+        *_idle_callers(found),
     ]
 
 
@@ -139,6 +148,11 @@ class Told:
         job |= {"standing": standing, "changed_at": event["at"]}
         return wanted | {"to": standing, "attempts": job.get("attempts", "")}
 
+    def _kind(self, what: str, event: Facts, kind: Facts) -> Facts:
+        wanted = {"from": kind.get("limit", ""), "to": event["to"]}
+        kind["limit"] = event["to"]
+        return wanted
+
     def _lane(self, what: str, event: Facts, lane: Facts) -> Facts:
         wanted = {"project": lane.get("project", event["project"])}
         lane["changed_at"] = event["at"]
@@ -194,7 +208,7 @@ def _counter(found: Profile, told: Told) -> Iterator[str]:
 
 
 def _hashes(found: Profile, told: Told) -> Iterator[str]:
-    for family in ("job", "lane", "principal", "quorum", "task"):
+    for family in ("job", "kind", "lane", "principal", "quorum", "task"):
         for name in found[family].keys() | told.entities[family].keys():
             stored = {field: value for field, value in found[family].get(name, {}).items() if value}
             wanted = {field: value for field, value in told.entities[family].get(name, {}).items() if value}
@@ -242,9 +256,11 @@ def _jobs(found: Profile) -> Iterator[str]:
         standing = job.get("standing")
         if standing != "claimed" and job.get("lease_until"):
             yield f"job {job_id} ({standing}) has a lease until {job['lease_until']}"
+        if standing != "queued" and job.get("due_at"):
+            yield f"job {job_id} ({standing}) is due at {job['due_at']}"
         if standing not in ("queued", "claimed"):
             continue
-        at = job.get("lease_until") if standing == "claimed" else job.get("changed_at")
+        at = job.get("lease_until") if standing == "claimed" else job.get("due_at") or job.get("changed_at")
         if not at or not at.isdigit() or not job.get("seq", "").isdigit() or not job.get("attempts", "").isdigit():
             yield f"job {job_id} cannot be placed: {job}"
         elif int(job["attempts"]) >= MAX_ATTEMPTS:
@@ -285,6 +301,20 @@ def _indexes_above(found: Profile) -> Iterator[str]:
         yield from _compared(name, {rest: set(zset) for rest, zset in found[name].items()}, wanted)
 
 
+def _running(found: Profile) -> Iterator[str]:
+    """Every claimed job counts as running, by the end of its lease."""
+    running: dict[str, set[tuple[str, float]]] = defaultdict(set)
+    for job_id, job in found["job"].items():
+        if job.get("standing") == "claimed" and job.get("lease_until", "").isdigit():
+            running[job.get("kind", "")].add((job_id, float(job["lease_until"])))
+    yield from _compared("running", {rest: set(zset) for rest, zset in found["running"].items()}, running)
+
+
+def _limits(found: Profile, told: Told) -> Iterator[str]:
+    wanted = {(kind, facts["limit"]) for kind, facts in told.entities["kind"].items() if facts["limit"]}
+    yield from _compared("limits", {"": set(found.only("limits", {}).items())}, {"": wanted})
+
+
 def _other_indexes(found: Profile, told: Told) -> Iterator[str]:
     lanes: dict[str, set[tuple[str, float]]] = defaultdict(set)
     for lane_id, lane in found["lane"].items():
@@ -310,3 +340,30 @@ def _replays(found: Profile) -> Iterator[str]:
     for key, lines in found["replay"].items():
         if not re.fullmatch(r"([\x21-\x7e]+ \d+ \S+ \S*\n)+", lines):
             yield f"replay {key} holds {lines!r}"
+
+
+def _idle_callers(found: Profile) -> Iterator[str]:
+    """Whoever waits is a principal and stands in the index of each kind it asks for; no one else stands there."""
+    waiting = {rest: dict(zset) for rest, zset in found["waiting"].items()}
+    seqs = {f"{int(job['seq']):012d}" for job in found["job"].values() if job.get("seq", "").isdigit()}
+    for waiter, facts in found["waiter"].items():
+        kinds = {field.removeprefix("kind:") for field in facts if field.startswith("kind:")}
+        marks = {value for field, value in facts.items() if field.startswith("kind:")}
+        if facts.get("client_id") not in found["principal"] or "holder" not in facts:
+            yield f"waiter {waiter} is {facts.get('client_id')!r}, who is no principal"
+        more = facts.keys() - {"client_id", "holder", "watches"} - {f"kind:{kind}" for kind in kinds}
+        if not kinds or marks != {"1"} or more or facts.get("watches", next(iter(seqs), None)) not in {*seqs, None}:
+            yield f"waiter {waiter} is {facts}"
+        for kind in kinds:
+            if waiter not in waiting.get(kind, {}):
+                yield f"waiter {waiter} does not stand in waiting {kind!r}"
+    for kind, members in waiting.items():
+        for waiter, lapses_at in members.items():
+            if lapses_at > found.now and f"kind:{kind}" not in found["waiter"].get(waiter, {}):
+                yield f"waiting {kind!r} holds {waiter}, who does not wait for it"
+    for waiter, signs in found["wake"].items():
+        if set(signs) != {"1"}:
+            yield f"wake {waiter} holds {signs}"
+    for number, _ in found.only("watched", []):
+        if number not in seqs:
+            yield f"watched holds {number}, which is the number of no job"

@@ -133,6 +133,7 @@ repeat
     if kind == 'hash' then content = redis.call('HGETALL', key)
     elseif kind == 'zset' then content = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
     elseif kind == 'stream' then content = redis.call('XRANGE', key, '-', '+')
+    elseif kind == 'list' then content = redis.call('LRANGE', key, 0, -1)
     elseif kind == 'string' then content = redis.call('GET', key) end
     found[#found + 1] = { key, kind, redis.call('PTTL', key), content }
   end
@@ -148,6 +149,8 @@ def _read(kind: bytes, content: Any) -> Any:
     if kind == b"zset":
         flat = _decoded(content)
         return [(member, float(score)) for member, score in zip(flat[::2], flat[1::2], strict=True)]
+    if kind == b"list":
+        return _decoded(content)
     if kind == b"stream":
         return [(number.decode(), _decoded(fields)) for number, fields in content]
     return content.decode()

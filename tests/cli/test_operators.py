@@ -173,7 +173,7 @@ def test_a_job_edited_by_hand_can_still_be_shown(cli: Cli, field: str, value: by
     cli.queue.command("COPY", key, cli.queue.key("test-clock"))  # a key that the audit leaves alone
     cli.queue.command("HSET", key, field, value)  # type: ignore[arg-type]
     ended = cli.run("job", "show", job_id)
-    cli.queue.command("COPY", cli.queue.key("test-clock"), key, "REPLACE")
+    cli.queue.command("RENAME", cli.queue.key("test-clock"), key)
     assert ended.status == 0, ended.err
     assert field == "seq" or ended.json[field] == value.decode(errors="replace")
 

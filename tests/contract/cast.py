@@ -62,6 +62,7 @@ repeat
     if kind == 'hash' then content = redis.call('HGETALL', key)
     elseif kind == 'zset' then content = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
     elseif kind == 'stream' then content = redis.call('XRANGE', key, '-', '+')
+    elseif kind == 'list' then content = redis.call('LRANGE', key, 0, -1)
     else content = redis.call('GET', key) end
     found[#found + 1] = { key, kind, content }
   end

@@ -24,9 +24,10 @@ RANGES = _words("ZRANGE XRANGE XREVRANGE HGETALL")
 # Reads of what an operator may have put another type of key in place of.
 GUARDED = _words("HMGET GET")
 WRITES = _words(
-    "SET DEL UNLINK EXPIRE PEXPIRE INCR INCRBY HSET HDEL HINCRBY ZADD ZREM ZINCRBY SADD SREM XADD XDEL XTRIM"
+    "SET DEL UNLINK EXPIRE PEXPIRE INCR INCRBY HSET HDEL HINCRBY ZADD ZREM ZREMRANGEBYSCORE ZINCRBY SADD SREM LPUSH "
+    "XADD XDEL XTRIM"
 )
-WHOLE_HASHES = re.compile(r"(key_principal|key_joined|spell)\(")
+WHOLE_HASHES = re.compile(r"(key_principal|key_joined|key_limits|key_waiter|spell)\(")
 SMALL = re.compile(r"\d{1,4}|STAR_PROJECTS( - 1)?")
 
 # What Lua and Redis give, and the words of the language.
@@ -100,8 +101,16 @@ class Move:
         self.shebang, _, rest = body.partition("\n")
         lines = rest.splitlines()
         self.what = lines[0].removeprefix("-- ") if lines and lines[0].startswith("-- ") else ""
-        found = (re.fullmatch(r"-- (\w+): +(\S.*)", line) for line in lines[1 : len(HEAD) + 1])
-        self.head = {line[1]: line[2] for line in found if line}
+        self.head: dict[str, str] = {}
+        last = ""
+        for line in lines[1:]:
+            if found := re.fullmatch(r"-- (\w+): +(\S.*)", line):
+                last = found[1]
+                self.head[last] = found[2]
+            elif last and (more := re.fullmatch(r"--          (\S.*)", line)):
+                self.head[last] += " " + more[1]
+            else:
+                break
         checks, self.mark, write = rest.partition("\n-- write\n")
         self.body, self.checks, self.write = map(without_comments, (rest, checks, write))
         self.pieces = {piece: without_comments(pieces[piece]) for piece in self.listed("Pieces") if piece in pieces}
@@ -256,4 +265,5 @@ def _declared(code: str) -> set[str]:
 
 
 def _few(start: str, stop: str) -> bool:
-    return start == stop or bool(SMALL.fullmatch(start) and SMALL.fullmatch(stop))
+    page = re.escape(start) + r" \+ \d{1,3}"
+    return start == stop or bool(SMALL.fullmatch(start) and SMALL.fullmatch(stop)) or bool(re.fullmatch(page, stop))

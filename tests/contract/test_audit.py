@@ -20,7 +20,13 @@ on_one_engine = pytest.mark.parametrize("engine", ["memory"], indirect=True)
 FAMILIES = [key.name for key in KEYS if key.name != "damaged"]
 SINGLE = {key.name for key in KEYS if not key.parts}
 
-STRAY = {"hash": {"a": "b"}, "zset": [("a", 1.0)], "stream": [("1-1", ["a", "b"])], "string": "a"}
+STRAY = {"hash": {"a": "b"}, "zset": [("a", 9e12)], "stream": [("1-1", ["a", "b"])], "string": "a", "list": ["a"]}
+
+# What expires by itself; of some of it, nothing else tells that it was there.
+PASSING = ("replay", "waiting", "waiter", "wake", "watched")
+MAY_BE_GONE = ("replay", "wake", "watched")
+# Nothing else tells until when an idle caller is awaited back, or a job watched; it only says how long it is kept.
+UNTOLD_SCORES = ("waiting", "watched")
 
 # Words by which a sentence may name what is wrong, where it is not the family or the entity.
 WORDS = {"profile": ("counter",), "history": ("event", "digest"), "payload": ("digest",), "replay": ("replay",)}
@@ -32,8 +38,9 @@ Content = Any
 def rich(queue: Queue, clock: Clock) -> None:
     """Fill a profile so that every family of keys has something to lose."""
     registry = queue.shampoo.registry
-    conductor = queue.principal("c", "", PROJECT, "a:b", conductor=True)
+    conductor = queue.principal("c", "", PROJECT, "a:b", "idle", conductor=True)
     worker = queue.principal("w", PROJECT, "*")
+    queue.principal("i", "idle")
     queue.principal("gone", PROJECT)
     registry.disable_principal("gone")
     quorum_id, closed = quorum_with(queue, "w", "c"), quorum_with(queue, "w", project="a:b")
@@ -60,6 +67,13 @@ def rich(queue: Queue, clock: Clock) -> None:
         worker.job_complete(job_id=job_id, outcome=ended, result_ref="ref")
     worker.job_release(job_id=worker.job_claim(kind="k", lease_seconds=60).job_id)
     queue.shampoo.ops.cancel(conductor.job_create(kind="k", project=PROJECT).job_id, "enough")
+    for kind, most in (("k", 9), ("other:%", 3), ("k", 10), ("lifted", 1), ("lifted", None)):
+        queue.shampoo.ops.limit_kind(kind, most)
+    # Last, for it passes.
+    conductor.job_create(kind="k", project="idle", delay_seconds=7)
+    for waiter, *kinds in (("first", "k", "x:y"), ("second", "k"), ("third", ""), ("gone", "")):
+        queue.move("job_wait", "i", "h", "", "", "", "", waiter, "30000", *kinds)
+    queue.move("job_wait", "i", "h", "", "", "", "", "gone", "0")
 
 
 def split(queue: Queue, key: str) -> Key:
@@ -85,12 +99,15 @@ def write(queue: Queue, key: str, content: Content, ttl: int | None = None) -> N
         queue.command("HSET", key, *(part for pair in content.items() for part in pair))
     elif isinstance(content, str):
         queue.command("SET", key, content)
-        queue.command("PEXPIRE", key, ttl) if ttl else None
-    elif content and isinstance(content[0][1], list):
+    elif isinstance(content[0], str):
+        queue.command("RPUSH", key, *content)
+    elif isinstance(content[0][1], list):
         for number, fields in content:
             queue.command("XADD", key, number, *fields)
     else:
         queue.command("ZADD", key, *(part for member, score in content for part in (f"{score:.0f}", member)))
+    if ttl:
+        queue.command("PEXPIRE", key, ttl)
 
 
 def plants(family: str, content: Content) -> Iterator[tuple[str, Content]]:
@@ -102,15 +119,19 @@ def plants(family: str, content: Content) -> Iterator[tuple[str, Content]]:
     elif BY_NAME[family].type == "zset":
         (member, score), *rest = content
         yield "stray", [*content, ("stray", score)]
-        yield "changed", [(member, score + 1), *rest]
+        if family not in UNTOLD_SCORES:
+            yield "changed", [(member, score + 1), *rest]
         yield "renamed", [(member[:-1], score), *rest]
-        if rest:
+        if rest and family not in MAY_BE_GONE:
             yield "missing", rest
     elif BY_NAME[family].type == "stream":
         number, fields = content[-1]
         yield "missing", content[:-1]
         yield "changed", [*content[:-1], (number, [*fields[:3], "nobody", *fields[4:]])]
         yield "stray", [*content, (f"{int(number.partition('-')[0]) + 1}-0", fields)]
+    elif BY_NAME[family].type == "list":
+        yield "stray", [*content, "2"]
+        yield "changed", ["0"]
     else:
         yield "changed", content[:-1] + "x y" * (family == "replay")
 
@@ -127,7 +148,7 @@ def test_a_rich_profile_is_sound_and_has_every_family(queue: Queue, clock: Clock
 def test_what_is_planted_in_a_family_is_named(queue: Queue, clock: Clock, family: str) -> None:
     rich(queue, clock)
     missed = []
-    ttl = 500_000 if family == "replay" else None
+    ttl = 500_000 if family in PASSING else None
     for key, content in of_family(queue, family)[:1]:
         for what, faulty in plants(family, content):
             write(queue, key, faulty, ttl)
@@ -136,14 +157,12 @@ def test_what_is_planted_in_a_family_is_named(queue: Queue, clock: Clock, family
         another_type = {"a": "b"} if BY_NAME[family].type == "string" else "text"
         for what, put in (("deleted", None), ("of another type", another_type), ("a list", ["x"])):
             queue.command("DEL", key)
-            if put == ["x"]:
-                queue.command("RPUSH", key, "x")
-            elif put:
-                write(queue, key, put)
-            # What is remembered goes by itself; that it is gone is no fault.
-            missed += [] if sees(queue, key) or (family, what) == ("replay", "deleted") else [f"{what}: {key}"]
+            if put:
+                write(queue, key, put, ttl)
+            gone = what == "deleted" and family in MAY_BE_GONE  # by itself, which is no fault
+            missed += [] if gone or sees(queue, key) else [f"{what}: {key}"]
             write(queue, key, content, ttl)
-        queue.command("PERSIST", key) if family == "replay" else queue.command("PEXPIRE", key, 500_000)
+        queue.command("PERSIST", key) if family in PASSING else queue.command("PEXPIRE", key, 500_000)
         missed += [] if sees(queue, key) else [f"time to live: {key}"]
         write(queue, key, content, ttl)
     stray = queue.key(family, *("stray" for _ in BY_NAME[family].parts)) + (":more" if family in SINGLE else "")
@@ -183,7 +202,7 @@ def test_a_job_set_aside_is_named(queue: Queue, clock: Clock) -> None:
 
 
 # What no other key tells, so that a change of it cannot be seen.
-TOLD_NOWHERE_ELSE = {("job", "result_ref"), ("lane", "result_commit")}
+TOLD_NOWHERE_ELSE = {("job", "result_ref"), ("lane", "result_commit"), ("waiter", "holder"), ("waiter", "watches")}
 LEGAL = {
     "standing": ("queued", "claimed", "completed", "failed", "live", "disabled", "open", "closed"),
     "conductor": ("0", "1"),
@@ -225,12 +244,9 @@ def test_every_member_of_every_index_is_held_against_something(queue: Queue, clo
     for key, content in of_family(queue, family):
         for n, (member, score) in enumerate(content):
             rest = content[:n] + content[n + 1 :]
-            for faulty in (
-                [(member, score + 1), *rest],
-                [(member, score - 1), *rest],
-                [(member + "x", score), *rest],
-                rest,
-            ):
+            moved = [] if family in UNTOLD_SCORES else [[(member, score + by), *rest] for by in (1, -1)]
+            missing = [] if family in MAY_BE_GONE else [rest]
+            for faulty in (*moved, [(member + "x", score), *rest], *missing):
                 if not seen(queue, snapshot, key, sorted(faulty, key=lambda pair: (pair[1], pair[0]))):
                     missed.add(f"{key}: {member} at {score} as {set(faulty) - set(content)}")
     assert not missed, sorted(missed)

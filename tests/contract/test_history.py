@@ -45,6 +45,8 @@ def a_long_day(queue: Queue, clock: Clock) -> dict[str, str]:
     w.job_claim()
     w.job_complete(job_id=first, outcome="completed")
     ops.cancel(untagged, "enough")
+    ops.limit_kind("k", 4)
+    ops.limit_kind("k", None)
     c.lane_set_state(lane_id=stream, state="in_progress")
     w.lane_review(lane_id=stream, decision="submit")
     c.lane_merge(lane_id=stream, outcome="skipped")
@@ -100,6 +102,8 @@ def test_every_move_tells_what_it_did(queue: Queue, clock: Clock) -> None:
         ("job.claimed", job, "w", p | claim | again),
         ("job.completed", job, "w", p | end | {"to": "completed"} | again),
         ("job.failed", untagged, "operator", {"project": "", "from": "queued", "to": "failed"} | cancelled),
+        ("kind.limited", "k", "operator", {"from": "", "to": "4"}),
+        ("kind.limited", "k", "operator", {"from": "4", "to": ""}),
         ("lane.state_changed", stream, "c", p | {"from": "open", "to": "in_progress"}),
         ("lane.reviewed", stream, "w", p | {"from": "", "to": "pending"}),
         ("lane.merged", stream, "c", p | {"from": "", "to": "skipped"}),
@@ -115,7 +119,7 @@ def test_an_event_has_the_fields_of_the_contract_and_leaves_out_what_it_has_not(
         assert facts <= event.keys() - {"id"} <= {*FIELDS, "reason", "digest"}
         assert all(value != "" for name, value in event.items() if name not in facts)
         assert ("digest" in event) == (event.event in ("job.created", "lane.created", "quorum.opened"))
-        operators = event.event.startswith(("principal", "quorum", "task")) or event.actor == "operator"
+        operators = event.event.startswith(("principal", "quorum", "task", "kind")) or event.actor == "operator"
         assert event.holder in (["desk", "w/1"] if not operators else [event.holder])
         assert event.at == ("2027-01-15T08:00:00.000Z" if number < 23 else "2027-01-15T08:00:10.000Z")
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from shampoo_queue.claims import Ending
 from tests.contract.cast import (
     MISSING,
     PROJECT,
@@ -238,3 +241,69 @@ def test_a_refused_completion_is_not_remembered(queue: Queue, clock: Clock) -> N
     again = not_remembered(queue, "job_not_claimed", worker, "job_complete", call)
     worker.job_claim()
     assert again() == {"job_id": job_id, "state": "completed"}
+
+
+# Reasons, the library's own -----------------------------------------------------------------------------------
+
+
+def test_a_failure_keeps_its_reason(queue: Queue, clock: Clock) -> None:
+    conductor, worker = queue.principal("c", PROJECT, conductor=True), queue.principal("w", PROJECT)
+    queue.create(conductor, project=PROJECT)
+    claim = worker.job_claim()
+    assert worker.fail(claim, reason="no disk", result_ref="log:1").state == "failed"
+    job = queue.shampoo.ops.job(claim.job_id) or {}
+    assert (job["standing"], job["reason"], job["result_ref"]) == ("failed", "no disk", "log:1")
+    event = last_event(queue, claim.job_id)
+    assert (event["event"], event["reason"], event["fence"]) == ("job.failed", "no disk", claim.fence)
+    before = raw(queue)
+    again = worker.fail(claim, reason="another")
+    assert (again.state, again.idempotent) == ("failed", True)
+    assert raw(queue) == before
+    refused(queue, "job_already_terminal", worker.complete, claim)
+
+
+def test_a_completion_has_no_reason(queue: Queue, clock: Clock) -> None:
+    conductor = queue.principal("c", PROJECT, conductor=True)
+    queue.create(conductor, 2, project=PROJECT)
+    first, second = conductor.claim_many(2)
+    conductor.complete(first, result_ref="r")
+    (found,) = conductor.end_many([Ending(second, "completed", result_ref="r", reason="not told")])
+    assert getattr(found, "state", found) == "completed"
+    for claim in (first, second):
+        assert (conductor.job(claim.job_id).reason, conductor.job(claim.job_id).result_ref) == ("", "r")
+
+
+@pytest.mark.parametrize(
+    ("reason", "kept"),
+    [
+        ("x" * 513, "x" * 512),
+        ("\U0001f600" * 600, "\U0001f600" * 512),
+        ("a\ud800b", "a?b"),
+        ("nul \0 and \r\n \x1b[0m", "nul \0 and \r\n \x1b[0m"),
+        ("", ""),
+        (ValueError("no"), "no"),
+        (None, "None"),
+    ],
+    ids=["long", "wide", "surrogate", "controls", "empty", "an exception", "None"],
+)
+def test_any_reason_can_be_kept(queue: Queue, clock: Clock, reason: Any, kept: str) -> None:
+    """Field report 35: no byte of a reason stands in the way of the failure."""
+    conductor = queue.principal("c", PROJECT, conductor=True)
+    queue.create(conductor, project=PROJECT)
+    claim = conductor.job_claim()
+    conductor.fail(claim, reason=reason)
+    told = "" if reason is None else kept
+    assert conductor.job(claim.job_id).reason in (kept, told)
+    assert (queue.shampoo.history(claim.job_id)[-1].reason or "") in (kept, told)
+
+
+def test_the_library_ends_under_the_fence_of_the_claim(queue: Queue, clock: Clock) -> None:
+    conductor, worker = queue.principal("c", PROJECT, conductor=True), queue.principal("w", PROJECT)
+    queue.create(conductor, project=PROJECT)
+    first = worker.job_claim(lease_seconds=1)
+    clock.advance(1)
+    again = worker.job_claim()
+    for act in (worker.complete, worker.fail):
+        refused(queue, "lease_expired", act, first)
+        refused(queue, "invalid_argument", act, worker.job_claim(kind="none"))
+    assert worker.complete(again).state == "completed"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shampoo_queue.tools import immutable
+from shampoo_queue.tools import immutable, iso
 from tests.contract.cast import (
     MISSING,
     PROJECT,
@@ -224,3 +224,140 @@ def test_a_conductor_who_lost_its_grant_still_hears_what_became_of_its_call(queu
     refused(queue, "denied", conductor.job_create, kind="k", project=PROJECT)
     queue.shampoo.registry.disable_principal("c")
     refused(queue, "unauthenticated", conductor.job_create, kind="k", project=PROJECT, request_id="r")
+
+
+# Delays, the library's own -------------------------------------------------------------------------------------
+
+
+def test_a_delayed_job_is_claimable_from_the_very_millisecond_it_is_due(queue: Queue, clock: Clock) -> None:
+    conductor, worker = queue.principal("c", PROJECT, conductor=True), queue.principal("w", PROJECT)
+    star = queue.principal("s", "*")
+    job_id = conductor.job_create(kind="k", project=PROJECT, delay_seconds=1.5).job_id
+    assert (queue.shampoo.ops.job(job_id) or {})["due_at"] == iso(clock.now + 1_500)
+    assert "due_at" not in last_event(queue, job_id)
+    for seconds in (0, 1, 0.499):
+        clock.advance(seconds)
+        for client in (conductor, worker, star):
+            assert not client.job_claim()
+            assert not client.job_claim(kind="k")
+    clock.advance(0.001)
+    assert worker.job_claim().job_id == job_id
+    assert "due_at" not in (queue.shampoo.ops.job(job_id) or {})
+
+
+def test_a_fraction_of_a_millisecond_is_waited_for(queue: Queue, clock: Clock) -> None:
+    conductor = queue.principal("c", PROJECT, conductor=True)
+    conductor.job_create(kind="k", project=PROJECT, delay_seconds=0.0001)
+    assert not conductor.job_claim()
+    clock.advance(0.001)
+    assert conductor.job_claim()
+
+
+@pytest.mark.parametrize("seconds", [0, 0.0, -0.0])
+def test_no_delay_is_no_delay(queue: Queue, clock: Clock, seconds: float) -> None:
+    conductor = queue.principal("c", PROJECT, conductor=True)
+    job_id = conductor.job_create(kind="k", project=PROJECT, delay_seconds=seconds).job_id
+    assert "due_at" not in (queue.shampoo.ops.job(job_id) or {})
+    assert conductor.job_claim().job_id == job_id
+
+
+@pytest.mark.parametrize("seconds", [-0.001, 31_536_000.001, float("inf"), float("nan"), "5", True, None], ids=str)
+def test_a_delay_is_a_number_of_seconds_up_to_a_year(queue: Queue, clock: Clock, seconds: Any) -> None:
+    conductor = queue.principal("c", PROJECT, conductor=True)
+    refused(queue, "invalid_argument", conductor.job_create, kind="k", project=PROJECT, delay_seconds=seconds)
+
+
+def test_a_year_is_the_longest_delay(queue: Queue, clock: Clock) -> None:
+    conductor = queue.principal("c", PROJECT, conductor=True)
+    conductor.job_create(kind="k", project=PROJECT, delay_seconds=31_536_000)
+    clock.advance(31_536_000 - 0.001)
+    assert not conductor.job_claim()
+    clock.advance(0.001)
+    assert conductor.job_claim()
+
+
+def test_jobs_stand_at_the_instant_they_are_due(queue: Queue, clock: Clock) -> None:
+    conductor = queue.principal("c", PROJECT, conductor=True)
+    delays = (3, 0, 1, 2, 1)
+    jobs = [conductor.job_create(kind="k", project=PROJECT, delay_seconds=delay).job_id for delay in delays]
+    clock.advance(2)
+    jobs += queue.create(conductor, project=PROJECT, kind="l")
+    clock.advance(10)
+    assert [conductor.job_claim().job_id for _ in range(6)] == [jobs[n] for n in (1, 2, 4, 3, 5, 0)]
+
+
+@pytest.mark.parametrize("grants", [(PROJECT, "q"), ("*",)], ids=str)
+@pytest.mark.parametrize("kind", ["k", None])
+def test_a_delayed_job_hides_no_due_one(queue: Queue, clock: Clock, grants: tuple[str, ...], kind: str | None) -> None:
+    conductor, worker = queue.principal("c", PROJECT, "q", conductor=True), queue.principal("w", *grants)
+    for delayed_kind, project in (("k", PROJECT), ("a", PROJECT), ("k", "q")):
+        conductor.job_create(kind=delayed_kind, project=project, delay_seconds=60)
+    due = [queue.create(conductor, project=project)[0] for project in (PROJECT, "q")]
+    assert sorted(worker.job_claim(kind=kind).job_id for _ in range(2)) == sorted(due)
+    assert not worker.job_claim(kind=kind)
+
+
+def test_delayed_work_of_many_projects_takes_no_place_before_a_star(queue: Queue, clock: Clock) -> None:
+    many = [f"d{n:02}" for n in range(70)]
+    conductor, star = queue.principal("c", *many, "due", conductor=True), queue.principal("s", "*")
+    conductor.create_many([{"kind": "k", "project": project, "delay_seconds": 60} for project in many])
+    (due,) = queue.create(conductor, project="due")
+    assert star.job_claim().job_id == due
+    assert not star.job_claim()
+
+
+def test_a_delay_takes_no_turn(queue: Queue, clock: Clock) -> None:
+    conductor = queue.principal("c", "a", "b", conductor=True)
+    a1, a2 = (conductor.job_create(kind="k", project="a", delay_seconds=delay).job_id for delay in (0, 5))
+    b1, b2 = queue.create(conductor, 2, project="b")
+    assert [conductor.job_claim().job_id for _ in range(3)] == [a1, b1, b2]
+    clock.advance(5)
+    (b3,) = queue.create(conductor, project="b")
+    assert [conductor.job_claim().job_id for _ in range(2)] == [a2, b3]
+
+
+def test_a_delay_belongs_to_the_call(queue: Queue, clock: Clock) -> None:
+    conductor = queue.principal("c", PROJECT, conductor=True)
+    first = conductor.job_create(kind="k", project=PROJECT, delay_seconds=5, request_id="r")
+    clock.advance(1)
+    again = conductor.job_create(kind="k", project=PROJECT, delay_seconds=5, request_id="r")
+    assert (again.job_id, again.replayed) == (first.job_id, True)
+    for delay in (0, 6):
+        refused(
+            queue,
+            "request_id_reused",
+            conductor.job_create,
+            kind="k",
+            project=PROJECT,
+            delay_seconds=delay,
+            request_id="r",
+        )
+    clock.advance(4)
+    assert conductor.job_claim().job_id == first.job_id
+
+
+def test_a_delayed_job_is_cancelled_and_its_requeue_is_due_at_once(queue: Queue, clock: Clock) -> None:
+    conductor = queue.principal("c", PROJECT, conductor=True)
+    job_id = conductor.job_create(kind="k", project=PROJECT, delay_seconds=60).job_id
+    refused(queue, "job_not_requeueable", queue.shampoo.ops.requeue, job_id)
+    queue.shampoo.ops.cancel(job_id, "enough")
+    assert "due_at" not in (queue.shampoo.ops.job(job_id) or {})
+    queue.shampoo.ops.requeue(job_id)
+    assert conductor.job_claim().job_id == job_id
+
+
+@pytest.mark.parametrize("lost", ["ready", "kinds", "projects", "projects_of"])
+def test_expire_puts_a_delayed_job_back_where_it_is_due(queue: Queue, clock: Clock, lost: str) -> None:
+    conductor = queue.principal("c", PROJECT, conductor=True)
+    job_id = conductor.job_create(kind="k", project=PROJECT, delay_seconds=60).job_id
+    before = queue.facts()
+    names = {"ready": (PROJECT, "k"), "kinds": (PROJECT,), "projects": (), "projects_of": ("k",)}
+    queue.command("DEL", queue.key(lost, *names[lost]))
+    clock.advance(30)
+    assert queue.shampoo.ops.expire().put_back == 1
+    clock.advance(-30)
+    assert queue.facts() == before
+    clock.advance(59.999)
+    assert not conductor.job_claim()
+    clock.advance(0.001)
+    assert conductor.job_claim().job_id == job_id

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from shampoo_queue.tools import iso
 from tests.contract.cast import (
     MISSING,
     PROJECT,
@@ -159,3 +164,113 @@ def test_a_refused_release_is_not_remembered(queue: Queue, clock: Clock) -> None
     again = not_remembered(queue, "job_not_claimed", worker, "job_release", {"job_id": job_id})
     worker.job_claim()
     assert again() == {"job_id": job_id, "state": "queued"}
+
+
+# Delays and reasons, the library's own ------------------------------------------------------------------------
+
+
+def test_a_job_given_back_for_later_is_claimable_when_the_delay_is_over(queue: Queue, clock: Clock) -> None:
+    conductor, worker = queue.principal("c", PROJECT, conductor=True), queue.principal("w", PROJECT)
+    (job_id,) = queue.create(conductor, project=PROJECT)
+    claim = worker.job_claim()
+    clock.advance(1)
+    assert worker.release(claim, delay_seconds=2.5, reason="no disk").state == "queued"
+    job = queue.shampoo.ops.job(job_id) or {}
+    assert (job["standing"], job["owner"], job["lease_until"], job["attempts"]) == ("queued", "", "", 1)
+    assert job["due_at"] == iso(clock.now + 2_500)
+    assert last_event(queue, job_id) == {
+        "event": "job.released",
+        "entity_id": job_id,
+        "project": PROJECT,
+        "actor": "w",
+        "holder": "h",
+        "from": "claimed",
+        "to": "queued",
+        "attempts": 1,
+        "fence": claim.fence,
+        "reason": "no disk",
+    }
+    clock.advance(2.499)
+    assert not conductor.job_claim()
+    assert not conductor.job_claim(kind="k")
+    clock.advance(0.001)
+    assert conductor.job_claim().attempts == 2
+    assert "due_at" not in (queue.shampoo.ops.job(job_id) or {})
+
+
+def test_the_library_releases_under_the_fence_of_the_claim(queue: Queue, clock: Clock) -> None:
+    conductor, worker = queue.principal("c", PROJECT, conductor=True), queue.principal("w", PROJECT)
+    queue.create(conductor, project=PROJECT)
+    first = worker.job_claim(lease_seconds=1)
+    clock.advance(1)
+    again = worker.job_claim()
+    refused(queue, "lease_expired", worker.release, first, delay_seconds=5)
+    assert worker.release(again).state == "queued"
+    refused(queue, "job_not_claimed", worker.release, again)
+    refused(queue, "invalid_argument", worker.release, worker.job_claim(kind="none"))
+
+
+def test_who_came_too_late_may_still_give_back_for_later(queue: Queue, clock: Clock) -> None:
+    conductor, worker = queue.principal("c", PROJECT, conductor=True), queue.principal("w", PROJECT)
+    queue.create(conductor, project=PROJECT)
+    claim = worker.job_claim(lease_seconds=1)
+    clock.advance(2)
+    worker.release(claim, delay_seconds=5)
+    assert not conductor.job_claim()
+    clock.advance(5)
+    assert conductor.job_claim()
+
+
+def test_a_retry_stands_behind_what_became_claimable_before_it_is_due(queue: Queue, clock: Clock) -> None:
+    """Field report 10: a failing job does not pin the head of the queue."""
+    conductor = queue.principal("c", PROJECT, conductor=True)
+    failing, second = queue.create(conductor, 2, project=PROJECT)
+    conductor.release(conductor.job_claim(), delay_seconds=3)
+    clock.advance(1)
+    (third,) = queue.create(conductor, project=PROJECT)
+    clock.advance(9)
+    assert [conductor.job_claim().job_id for _ in range(3)] == [second, third, failing]
+
+
+def test_an_exhausted_job_given_back_for_later_stays_exhausted(queue: Queue, clock: Clock) -> None:
+    conductor = queue.principal("c", PROJECT, conductor=True)
+    (job_id,) = queue.create(conductor, project=PROJECT)
+    for _ in range(5):
+        conductor.release(conductor.job_claim(), delay_seconds=10)
+        assert not conductor.job_claim()
+        clock.advance(10)
+    assert not conductor.job_claim()
+    assert queue.shampoo.ops.expire().exhausted == 1
+    queue.shampoo.ops.requeue(job_id)
+    assert "due_at" not in (queue.shampoo.ops.job(job_id) or {})
+    assert conductor.job_claim().attempts == 1
+
+
+def test_an_exhausted_job_that_is_not_due_yet_can_be_requeued_and_cancelled(queue: Queue, clock: Clock) -> None:
+    conductor = queue.principal("c", PROJECT, conductor=True)
+    for act in (queue.shampoo.ops.requeue, lambda job_id: queue.shampoo.ops.cancel(job_id, "enough")):
+        (job_id,) = queue.create(conductor, project=PROJECT)
+        for _ in range(5):
+            clock.advance(10)
+            conductor.release(conductor.job_claim(), delay_seconds=10)
+        act(job_id)
+        assert "due_at" not in (queue.shampoo.ops.job(job_id) or {})
+        if act == queue.shampoo.ops.requeue:
+            conductor.complete(conductor.job_claim())
+    assert not conductor.job_claim()
+
+
+def test_the_reason_of_a_release_is_in_history_only(queue: Queue, clock: Clock) -> None:
+    conductor = queue.principal("c", PROJECT, conductor=True)
+    (job_id,) = queue.create(conductor, project=PROJECT)
+    conductor.release(conductor.job_claim(), reason="drained")
+    assert "reason" not in (queue.shampoo.ops.job(job_id) or {})
+    assert conductor.job(job_id).reason == ""
+    assert queue.shampoo.history(job_id)[-1].reason == "drained"
+
+
+@pytest.mark.parametrize("seconds", [-1, 31_536_001, float("nan"), "5", True], ids=str)
+def test_a_delay_that_is_none_is_refused(queue: Queue, clock: Clock, seconds: Any) -> None:
+    conductor = queue.principal("c", PROJECT, conductor=True)
+    queue.create(conductor, project=PROJECT)
+    refused(queue, "invalid_argument", conductor.release, conductor.job_claim(), delay_seconds=seconds)

@@ -13,7 +13,7 @@ from shampoo_queue.tools import slot_of
 from tests.contract.cast import MISSING, PROJECT, lane, quorum_with, refused
 from tests.queue import Clock, Queue
 
-CREATE = {"kind": "k", "project": PROJECT}
+CREATE: dict[str, Any] = {"kind": "k", "project": PROJECT}
 
 
 def created(client: Client, request_id: str) -> tuple[str, bool]:

@@ -21,6 +21,9 @@ DRAINING = {
     "job_complete",
     "job_expire",
     "job_release",
+    "job_renew",
+    "job_wait",
+    "kind_limit",
     "principal_revoke",
     "principal_set_conductor",
     "principal_set_standing",
@@ -73,7 +76,7 @@ def test_what_drains_a_full_queue_still_runs_when_memory_is_full() -> None:
 
 def test_what_only_reads_says_so() -> None:
     reading = {name for name in NAMES if move(name).shebang == "#!lua flags=no-writes"}
-    assert reading >= {"lane_list", "history_read", "registry_list"}
+    assert reading >= {"job_get", "lane_list", "history_read", "registry_list"}
     assert {tool.name for tool in contract.TOOLS if not tool.writes} == {"lane_list"}
 
 
@@ -110,14 +113,14 @@ PLANTED: list[tuple[str, Callable[[str], str], str]] = [
     ("job_release", edit("-- Reply:", "-- Answer:"), "the head has the lines"),
     ("job_release", edit("-- Cost:    O(log N)", "-- Cost:    little"), "no cost"),
     ("job_release", edit("-- Again: ", "--Again: "), "the head has the lines"),
-    ("job_release", edit("ready, job", "ready, job, lane"), "not used"),
-    ("job_release", edit("ready, job", "ready, job, leases"), "no piece leases"),
+    ("job_release", edit("running, job", "running, job, lane"), "not used"),
+    ("job_release", edit("running, job", "running, job, leases"), "no piece leases"),
     ("job_release", edit("Refuses: UNAUTHENTICATED, ", "Refuses: "), "it can refuse"),
     ("job_release", edit("LEASE_EXPIRED\n", "LEASE_EXPIRED, DENIED\n"), "it can refuse"),
     ("job_release", edit("LEASE_EXPIRED\n", "LEASE_EXPIRED, LEASE_EXPIRED\n"), "it can refuse"),
     ("job_release", edit("refuse('LEASE_EXPIRED')", "refuse('LEASE_LAPSED')"), "no class has the code"),
     ("job_release", edit("Touches: principal, replay", "Touches: principal"), "it touches"),
-    ("job_release", edit("spent, profile", "spent, payload, profile"), "it touches"),
+    ("job_release", edit("spent, running", "spent, payload, running"), "it touches"),
     ("job_release", edit("Touches: ", "Touches: jobs, "), "it touches"),
     ("job_release", edit("key_job(job_id), 'standing'", "key_jobs(job_id), 'standing'"), "table of keys has no jobs"),
     ("job_release", edit("\n-- write\n", "\n"), "a line `-- write`"),
@@ -140,7 +143,8 @@ PLANTED: list[tuple[str, Callable[[str], str], str]] = [
     ("lane_list", edit("redis.call('HGETALL'", "redis.pcall('HGETALL'"), "redis.pcall"),
     ("lane_list", edit("local heap = {}", "local heap = { math.random() }"), "beside its arguments"),
     ("history_read", edit(", 'COUNT', most", ""), "no bound"),
-    ("job_claim", edit("'BYSCORE', 'LIMIT', 0, STAR_PROJECTS", "'BYSCORE'"), "no bound"),
+    ("kind_limit", edit("'BYSCORE', 'LIMIT', 0, 16", "'BYSCORE'"), "no bound"),
+    ("job_wait", edit("'BYSCORE', 'LIMIT', 0, 8,", "'BYSCORE',"), "no bound"),
     ("job_claim", above_write("redis.call('TIME')"), "the time 2 times"),
     ("quorum_close", edit("Pieces:  clock, call, replay, event", "Pieces:  call, replay, event"), "declares now"),
     ("quorum_close", edit("Pieces:  clock, call, replay, event", "Pieces:  clock, call, replay"), "declares record"),
@@ -158,6 +162,11 @@ def test_a_fault_in_a_script_is_named(name: str, plant: Callable[[str], str], wo
 def test_a_fault_in_a_piece_is_named() -> None:
     pieces = PIECES | {"call": PIECES["call"] + "\nredis.call('SET', key_profile(), '1')\n"}
     assert any("writes by itself" in sentence for sentence in lua.problems("task_close", body("task_close"), pieces))
+    unbound = PIECES["claimable"].replace("'BYSCORE', 'LIMIT', 0, STAR_PROJECTS", "'BYSCORE'")
+    for name in ("job_claim", "job_wait"):
+        assert any(
+            "no bound" in sentence for sentence in lua.problems(name, body(name), PIECES | {"claimable": unbound})
+        )
     pieces = PIECES | {"clock": PIECES["clock"].replace("'TIME'", "'TIME', 'TIME'")}
     pieces["event"] = PIECES["event"].replace(
         "local function record", "local again = redis.call('TIME')\nlocal function record"

@@ -14,7 +14,7 @@ import pytest
 
 from shampoo_queue import AsyncClient, Client, contract, scripts
 from shampoo_queue.contract import BY_NAME, TOOLS, argument_schema, check, result_schema
-from tests.contract.cast import MISSING, PROJECT, quorum_with
+from tests.contract.cast import MISSING, PROJECT, quorum_with, refused
 from tests.contract.schema import faults
 from tests.contract.test_arguments import REQUIRED, TABLE
 from tests.queue import Clock, Queue
@@ -22,6 +22,9 @@ from tests.queue import Clock, Queue
 HERE = Path(__file__).parent
 CATALOGUE = (HERE / "tool-catalogue.txt").read_text("utf-8")
 ASPECTS = ("Arguments", "Result", "Boundaries", "Lifecycle", "Errors", "Example")
+
+# Moves of the library in a principal's name: no tools, and never listed among them.
+BESIDE_THE_TOOLS = {"job_get", "job_renew", "job_wait"}
 
 each_tool = pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
 
@@ -203,6 +206,7 @@ def test_one_name_runs_through_all_layers(tool: contract.Tool) -> None:
         signature = inspect.signature(getattr(client, tool.name))
         beside = {"self", *({"request_id"} if tool.writes else ())}
         beside |= {"fence"} if tool.name in ("job_complete", "job_release") else set()
+        beside |= {"delay_seconds"} if tool.name == "job_create" else set()
         named = [parameter for parameter in signature.parameters.values() if parameter.name not in beside]
         assert beside <= signature.parameters.keys()
         assert {parameter.name for parameter in named} == set(tool.arguments.model_fields)
@@ -215,7 +219,22 @@ def test_no_layer_has_a_tool_of_its_own() -> None:
     prefixes = ("job_", "lane_")
     for client in (Client, AsyncClient):
         assert {name for name in vars(client) if name.startswith(prefixes)} == set(BY_NAME)
-    assert {path.stem[5:] for path in HERE.glob("test_*.py") if path.stem[5:].startswith(prefixes)} == set(BY_NAME)
+    tested = {path.stem[5:] for path in HERE.glob("test_*.py") if path.stem[5:].startswith(prefixes)}
+    assert tested == {*BY_NAME, *BESIDE_THE_TOOLS}
+    assert not BESIDE_THE_TOOLS & BY_NAME.keys()
+
+
+def test_what_the_library_has_beside_the_tools_goes_through_no_door_of_theirs(queue: Queue, clock: Clock) -> None:
+    conductor = queue.principal("c", PROJECT, conductor=True)
+    for move in (*sorted(BESIDE_THE_TOOLS), "job_expire", "kind_limit", "claim_many", "job_renewal"):
+        refused(queue, "unknown_tool", conductor.call, move, {})
+    for tool, more in (
+        ("job_create", {"kind": "k", "project": PROJECT, "delay_seconds": 1}),
+        ("job_release", {"job_id": MISSING, "delay_seconds": 1}),
+        ("job_release", {"job_id": MISSING, "reason": "why"}),
+        ("job_complete", {"job_id": MISSING, "outcome": "failed", "reason": "why"}),
+    ):
+        refused(queue, "invalid_argument", conductor.call, tool, more)
 
 
 def test_the_limits_are_those_of_the_contract() -> None:
@@ -239,6 +258,12 @@ def test_the_limits_are_those_of_the_contract() -> None:
         "history_page": 1_000,
         "replay_library": 60_000,
         "replay_caller": 600_000,
+        "reason": 512,
+        "delay": 31_536_000,
+        "limited_kinds": 50,
+        "waiter_kinds": 16,
+        "wait_look": 8_000,
+        "wait_stay": 30_000,
     }.items()
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shampoo_queue import scripts
+from shampoo_queue.contract import JobClaimResult
 from shampoo_queue.wire import Move
 from tests.faults.flavours import Flavour
 from tests.queue import Queue
@@ -29,13 +30,15 @@ class Stage:
         self.task = queue.shampoo.registry.add_task("t")
         self.job = self.other = self.lane = ""
         self.fence: int | None = None
+        self.claim = JobClaimResult(claimed=False)
 
     def queued(self) -> None:
         self.job, self.other = self.queue.create(self.conductor, 2, project="p")
 
     def claimed(self) -> None:
         self.queued()
-        self.fence = self.worker.job_claim(lease_seconds=60).fence
+        self.claim = self.worker.job_claim(lease_seconds=60)
+        self.fence = self.claim.fence
 
     def failed(self) -> None:
         self.claimed()
@@ -316,7 +319,57 @@ OPERATORS = [
     ),
 ]
 
-WRITES = [*TOOLS, *REGISTRY, *OPERATORS]
+
+def _beside(
+    name: str, *events: str, state: str = "queued", later: Callable[[Flavour, Stage], Any] = nothing, **named: Any
+) -> Case:
+    """A move of the library with the claim in hand, beside the tools."""
+
+    def act(flavour: Flavour, stage: Stage) -> Any:
+        found = flavour.library("w", name.partition(" ")[0], stage.claim, **named)
+        return {field: getattr(found, field) for field in answer(stage)}
+
+    def answer(stage: Stage) -> Any:
+        return {"job_id": stage.job} | ({"state": state} if events else {"lease_until": ID})
+
+    return Case(name, Stage.claimed, act, answer, events, later)
+
+
+def _release_and_claim(flavour: Flavour, stage: Stage) -> None:
+    flavour.tool("w", "job_release", job_id=stage.job)
+    _claim_the_released(flavour, stage)
+
+
+def _create_delayed(flavour: Flavour, stage: Stage) -> Any:
+    found = flavour.library("c", "job_create", kind="k", project="p", payload="x", delay_seconds=5)
+    return {"job_id": found.job_id, "state": found.state}
+
+
+LIBRARY = [
+    Case("job_create with a delay", nothing, _create_delayed, lambda stage: {"job_id": ID, "state": "queued"},
+         ("job.created",)),
+    _beside("renew", later=_release_and_claim, lease_seconds=90),
+    _beside("renew after its end", later=lambda flavour, stage: flavour.tool("w", "job_complete", job_id=stage.job,
+                                                                            outcome="completed")),
+    _beside("release with a delay", "job.released", delay_seconds=5, reason="no disk",
+            later=lambda flavour, stage: flavour.ops("cancel", stage.job, "enough")),
+    _beside("release with a reason", "job.released", reason="no disk", later=_claim_the_released),
+    _beside("fail with a reason", "job.failed", state="failed", reason="no disk", later=_requeue_and_claim),
+    _beside("complete", "job.completed", state="completed", result_ref="r"),
+]  # fmt: skip
+
+OPERATORS += [
+    Case(
+        "limit_kind",
+        nothing,
+        lambda flavour, stage: flavour.ops("limit_kind", "k", 4),
+        lambda stage: True,
+        ("kind.limited",),
+        lambda flavour, stage: flavour.ops("limit_kind", "k", 9),
+    ),
+]
+
+WRITES = [*TOOLS, *LIBRARY, *REGISTRY, *OPERATORS]
 
 
 def clear(stage: Stage) -> None:

@@ -17,6 +17,9 @@ class Flavour(Protocol):
     def tool(self, client_id: str, name: str, **given: Any) -> Any:
         """Call a tool; ``request_id`` and ``fence`` among the arguments go beside them."""
 
+    def library(self, client_id: str, name: str, *given: Any, **named: Any) -> Any:
+        """Call a client's method by name, as it stands in the library."""
+
     def registry(self, name: str, *given: Any, **named: Any) -> Any:
         """Make a move of the registry."""
 
@@ -47,6 +50,9 @@ class Blocking:
     def tool(self, client_id: str, name: str, **given: Any) -> Answer:
         arguments, beside = apart(given)
         return self.client(client_id).call(name, arguments, **beside)
+
+    def library(self, client_id: str, name: str, *given: Any, **named: Any) -> Any:
+        return getattr(self.client(client_id), name)(*given, **named)
 
     def registry(self, name: str, *given: Any, **named: Any) -> Any:
         return getattr(self.shampoo.registry, name)(*given, **named)
@@ -84,6 +90,9 @@ class Asyncio:
         answer: Answer = self.run(self.client(client_id).call, name, arguments, **beside)
         return answer
 
+    def library(self, client_id: str, name: str, *given: Any, **named: Any) -> Any:
+        return self.run(getattr(self.client(client_id), name), *given, **named)
+
     def registry(self, name: str, *given: Any, **named: Any) -> Any:
         return self.run(getattr(self.shampoo.registry, name), *given, **named)
 
@@ -108,6 +117,9 @@ class Around:
 
     def tool(self, client_id: str, name: str, **given: Any) -> Any:
         return self._flavour.tool(client_id, name, **given)
+
+    def library(self, client_id: str, name: str, *given: Any, **named: Any) -> Any:
+        return self._flavour.library(client_id, name, *given, **named)
 
     def registry(self, name: str, *given: Any, **named: Any) -> Any:
         return self._flavour.registry(name, *given, **named)

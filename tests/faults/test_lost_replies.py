@@ -11,7 +11,7 @@ import pytest
 
 from shampoo_queue.errors import JobAlreadyTerminal, Unavailable
 from tests.conftest import REAL
-from tests.faults.cases import OPERATORS, TOOLS, WRITES, Case, Stage, shown
+from tests.faults.cases import LIBRARY, OPERATORS, TOOLS, WRITES, Case, Stage, shown
 from tests.faults.flavours import Around, Asyncio, Blocking, apart
 from tests.faults.proxy import Kind, Proxy
 from tests.queue import Clock, Queue
@@ -69,7 +69,7 @@ def test_a_write_whose_reply_is_lost_is_done_once_and_answered_right(
 
 @one_engine
 @pytest.mark.parametrize("kind", [Kind.LOSE_REQUEST, Kind.CUT_REQUEST, Kind.CUT_REPLY], ids=lambda kind: kind.name)
-@pytest.mark.parametrize("case", [*TOOLS, *OPERATORS], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*TOOLS, *LIBRARY, *OPERATORS], ids=lambda case: case.name)
 def test_a_write_cut_anywhere_on_its_way_is_done_once(
     case: Case, kind: Kind, stage: Stage, proxy: Proxy, flavour: Blocking | Asyncio
 ) -> None:

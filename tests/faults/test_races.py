@@ -70,3 +70,35 @@ def test_a_lapsed_lease_is_taken_over_by_one_of_thirty_two_processes(queue: Queu
         clock.advance(300)
     assert race(claimers) == [NONE] * CLAIMERS  # five attempts are spent
     assert queue.events(job_id).count("job.reclaimed") == 4
+
+
+@pytest.mark.parametrize("engine", REAL, indirect=True)
+def test_thirty_two_processes_never_hold_more_of_a_kind_than_its_limit(queue: Queue, claimers: list[Child]) -> None:
+    """Each claims, and completes what it won, while all others do; the feed tells how many ran at every moment."""
+    conductor = queue.principal("c", "p", conductor=True)
+    queue.shampoo.ops.limit_kind("k", 4)
+    jobs = conductor.create_many([{"kind": "k", "project": "p"}] * 120)
+    held: dict[Child, tuple[str, int]] = {}
+    done = 0
+    while done < len(jobs):
+        for claimer in claimers:
+            if claimer in held:
+                job_id, fence = held[claimer]
+                claimer.send("job_complete", {"fence": fence}, job_id=job_id, outcome="completed")
+            else:
+                claimer.send("job_claim")
+        for claimer in claimers:
+            said = claimer.receive()
+            if claimer in held:
+                assert said["answer"]["state"] == "completed"
+                del held[claimer]
+                done += 1
+            elif said["answer"] != NONE:
+                held[claimer] = said["answer"]["job_id"], said["fence"]
+        assert len(held) <= 4
+    running, most = 0, 0
+    for event in queue.shampoo.history(limit=1000):
+        running += {"job.claimed": 1, "job.completed": -1}.get(event.event, 0)
+        most = max(most, running)
+    assert (running, most) == (0, 4)
+    assert Counter(queue.events())["job.claimed"] == len(jobs)

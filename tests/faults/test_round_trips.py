@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import REAL
-from tests.faults.cases import OPERATORS, REGISTRY, TOOLS, Case, Stage
+from tests.faults.cases import WRITES, Case, Stage
 from tests.faults.flavours import Asyncio, Blocking
 from tests.faults.proxy import Proxy
 from tests.queue import Clock, Queue
@@ -38,7 +38,7 @@ def calls(queue: Queue) -> dict[str, int]:
     return {name: int(rest.split(",")[0]) for name, rest in found}
 
 
-@pytest.mark.parametrize("case", [*TOOLS, LISTING, *REGISTRY, *OPERATORS], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*WRITES, LISTING], ids=lambda case: case.name)
 def test_every_call_is_one_evalsha(
     case: Case, stage: Stage, proxy: Proxy, connect: Callable[..., Blocking | Asyncio]
 ) -> None:

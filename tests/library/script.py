@@ -75,6 +75,7 @@ def told(shampoo: Any, clock: Clock) -> list[Any]:
     _remembered(telling.ask, shampoo, clock)
     _lanes(telling.ask, shampoo, clock)
     _operators(telling.ask, shampoo, clock)
+    _beside_the_tools(telling.ask, shampoo, clock)
     telling.ask(shampoo.history, limit=1000)
     return telling.said
 
@@ -206,6 +207,41 @@ def _operators(ask: Callable[..., Any], shampoo: Any, clock: Clock) -> None:
     ask(ops.expire)
     ask(shampoo.history, worn.job_id)
     ask(shampoo.history, after=3, limit=5)
+
+
+def _beside_the_tools(ask: Callable[..., Any], shampoo: Any, clock: Clock) -> None:
+    c, w, ops = shampoo.client("c", holder="h"), shampoo.client("w", holder="h"), shampoo.ops
+    delayed = ask(c.job_create, kind="d", project="p", delay_seconds=1.5)
+    for seconds in (0, 1.499, 0.001):
+        clock.advance(seconds)
+        held = ask(w.claim_wait, ["e", "d"], timeout=0)
+    for lease in (None, 7, 0, True):
+        ask(w.renew, held, lease_seconds=lease)
+    ask(c.renew, held)
+    ask(c.job, delayed.job_id)
+    ask(w.release, held, delay_seconds=2, reason="later\x00\ud800")
+    ask(w.renew, held)
+    ask(w.job, delayed.job_id)
+    ask(w.job, "x")
+    clock.advance(2)
+    again = ask(w.job_claim, kind="d", lease_seconds=1)
+    clock.advance(1)
+    ask(w.renew, again)
+    again = ask(w.job_claim, kind="d")
+    for _ in range(2):
+        ask(w.fail, again, reason="why", result_ref="r")
+    ask(w.renew, again)
+    ask(w.wait, delayed.job_id, timeout=0)
+    for most in (1, 1, 2, None, None, 0, "1"):
+        ask(ops.limit_kind, "d", most)
+    ask(ops.limit_kind, "m", 2)
+    ask(c.create_many, [{"kind": "m", "project": project} for project in ("p", "p", "not granted", "p")])
+    claims = ask(w.claim_many, 5, kind="m")
+    ask(ops.kind_limits)
+    ask(w.renew_many, claims)
+    ask(w.complete_many, [(claim, None) for claim in claims])
+    ask(w.claim_many, 0)
+    ask(ops.limit_kind, "m", None)
 
 
 def stored(queue: Queue, names: Names) -> list[Any]:

@@ -86,9 +86,20 @@ def test_every_tool_takes_the_arguments_of_its_contract_and_what_may_stand_besid
         parameters = inspect.signature(getattr(Client, tool.name)).parameters
         beside = set(parameters) - {"self"} - set(tool.arguments.model_fields)
         assert set(tool.arguments.model_fields) <= set(parameters)
-        assert beside == ({"request_id"} if tool.writes else set()) | (
-            {"fence"} if tool.name in ("job_complete", "job_release") else set()
-        )
+        also = {"job_create": {"delay_seconds"}, "job_complete": {"fence"}, "job_release": {"fence"}}
+        assert beside == ({"request_id"} if tool.writes else set()) | also.get(tool.name, set())
+
+
+@TWO
+def test_a_delay_stands_beside_the_arguments_in_the_library_and_is_no_argument_of_the_tool(
+    queue: Queue, flavour: Flavour
+) -> None:
+    queue.principal("c", "p", conductor=True)
+    client = flavour.open(queue).client("c")
+    assert client.job_create(kind="k", project="p", delay_seconds=3600).state == "queued"
+    with pytest.raises(errors.InvalidArgument):
+        client.call("job_create", {"kind": "k", "project": "p", "delay_seconds": 3600})
+    assert not client.job_claim()
 
 
 def test_connect_is_a_plain_function_and_works_without_a_with_block(queue: Queue, flavour: Flavour) -> None:

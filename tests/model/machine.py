@@ -33,6 +33,7 @@ fences = st.sampled_from(("none", "none", "current", "stale"))
 leases = st.sampled_from((None, 1, 1, 2, 60, 300, 3600))
 ticks = st.sampled_from((1, 999, 1000, 1000, 2000, 61_000, 300_000, 600_000, -1, -1500))
 outcomes = st.sampled_from(("completed", "failed"))
+delays = st.sampled_from((1, 999, 1000, 5000, 61_000))
 states = st.sampled_from(("open", "in_progress", "in_progress", "done", "done", "failed", "cancelled", "", "Open"))
 
 
@@ -63,6 +64,12 @@ class Machine(RuleBasedStateMachine):
         self.agreed = True
         self.met.add((tool, said if isinstance(said, str) else "nothing" if said.get("claimed") is False else "ok"))
         return said
+
+    def library(self, who: str, move: str, facts: dict[str, Any], fence: int | None = None) -> None:
+        self.agreed = False
+        said = self.pair.library(who, move, facts, fence)
+        self.agreed = True
+        self.met.add((f"{move} of the library", said if isinstance(said, str) else "ok"))
 
     def operator(self, move: str, *facts: Any) -> None:
         self.agreed = False
@@ -161,6 +168,43 @@ class Machine(RuleBasedStateMachine):
         job_id = self.job(n)
         beside = {"fence": self.fence(job_id, fence), "request_id": request}
         self.tell(self.owner(job_id), "job_release", {"job_id": job_id}, **beside)
+
+    # Jobs, as the library has them beside the tools
+
+    @rule(who=conductors, kind=kinds, project=projects, delay=delays)
+    def a_delayed_job_is_created(self, who: str, kind: str, project: str, delay: int) -> None:
+        self.library(who, "job_create", {"kind": kind, "project": project, "delay": delay})
+
+    @precondition(lambda self: any(job.due_at for job in self.model.jobs.values()))
+    @rule(n=recent, before=st.sampled_from((0, 0, 1)), who=people, kind=st.one_of(st.none(), kinds))
+    def time_reaches_a_delayed_job(self, n: int, before: int, who: str, kind: str | None) -> None:
+        due = sorted({job.due_at for job in self.model.jobs.values() if job.due_at})
+        self.pair.advance(due[n % len(due)] - before - self.model.now)
+        self.tell(who, "job_claim", {"kind": kind})
+
+    @rule(who=st.one_of(st.none(), people), n=recent, fence=fences, lease=st.sampled_from((1, 2, 60, 3600)))
+    def a_claim_is_renewed(self, who: str | None, n: int, fence: str, lease: int) -> None:
+        job_id = self.claimed(n)
+        facts = {"job_id": job_id, "lease_seconds": lease}
+        self.library(
+            who or self.owner(job_id), "job_renew", facts, self.fence(job_id, fence) or self.fence(job_id, "current")
+        )
+
+    @rule(who=st.one_of(st.none(), people), n=recent, delay=delays)
+    def a_claim_is_given_back_for_later(self, who: str | None, n: int, delay: int) -> None:
+        job_id = self.claimed(n)
+        facts = {"job_id": job_id, "delay": delay, "reason": "not now"}
+        self.library(who or self.owner(job_id), "job_release", facts, self.fence(job_id, "current"))
+
+    @rule(n=recent, outcome=outcomes, fence=st.sampled_from(("current", "current", "stale")))
+    def a_claim_ends_by_its_fence(self, n: int, outcome: str, fence: str) -> None:
+        job_id = self.claimed(n)
+        facts = {"job_id": job_id, "outcome": outcome} | ({"reason": "why\x00é"} if outcome == "failed" else {})
+        self.library(self.owner(job_id), "job_complete", facts, self.fence(job_id, fence))
+
+    @rule(kind=kinds, most=st.sampled_from((1, 1, 2, None)))
+    def a_kind_is_limited(self, kind: str, most: int | None) -> None:
+        self.operator("limit_kind", kind, most)
 
     @rule(n=recent)
     def a_job_is_requeued(self, n: int) -> None:

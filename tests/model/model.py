@@ -55,6 +55,14 @@ class Model(Jobs):
             self.memory[who, request_id] = (self.now + WINDOW, call, answer)
         return answer
 
+    def library(self, who: str, move: str, facts: Given, *, fence: int | None = None, new_id: str = "") -> Given:
+        """Give the answer to a move of the library beside the tools, or raise `Refused`."""
+        require(who in self.principals and self.principals[who].live, "unauthenticated")
+        self.who, self.me, self.fence, self.new_id = who, self.principals[who], fence, new_id
+        self.beside = {"holder": "h"}
+        answer: Given = getattr(self, move)(facts)
+        return answer
+
     def _again(self, first: Answer) -> Answer:
         result, fence, _ = first
         if "claimed" in result:

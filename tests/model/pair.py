@@ -7,6 +7,8 @@ from datetime import datetime
 from itertools import zip_longest
 from typing import Any
 
+from shampoo_queue import Client
+from shampoo_queue.contract import JobClaimResult, Meta, Result
 from shampoo_queue.errors import Refusal
 from tests.model.model import Model
 from tests.model.registry import Refused, iso
@@ -29,7 +31,29 @@ OPERATORS_MOVES: dict[str, Callable[..., Any]] = {
     "close_task": lambda s, task_id: s.registry.close_task(task_id),
     "requeue": lambda s, job_id: s.ops.requeue(job_id),
     "cancel": lambda s, job_id, reason: s.ops.cancel(job_id, reason),
+    "limit_kind": lambda s, kind, most: s.ops.limit_kind(kind, most),
 }
+
+
+def _create(client: Client, claim: JobClaimResult, facts: Mapping[str, Any]) -> Result:
+    return client.job_create(kind=facts["kind"], project=facts["project"], delay_seconds=facts["delay"] / 1000)
+
+
+def _renew(client: Client, claim: JobClaimResult, facts: Mapping[str, Any]) -> Result:
+    return client.renew(claim, lease_seconds=facts["lease_seconds"])
+
+
+def _release(client: Client, claim: JobClaimResult, facts: Mapping[str, Any]) -> Result:
+    return client.release(claim, delay_seconds=facts.get("delay", 0) / 1000, reason=facts.get("reason", ""))
+
+
+def _complete(client: Client, claim: JobClaimResult, facts: Mapping[str, Any]) -> Result:
+    if facts["outcome"] == "completed":
+        return client.complete(claim)
+    return client.fail(claim, reason=facts.get("reason", ""))
+
+
+LIBRARYS_MOVES = {"job_create": _create, "job_renew": _renew, "job_release": _release, "job_complete": _complete}
 
 
 class Pair:
@@ -70,6 +94,22 @@ class Pair:
         shown = {name: value for name, value in beside.items() if value not in (None, "h")}
         said = self._alike(f"{who} {tool} {dict(arguments)} {shown or ''}", real, expected)
         return said[0] if isinstance(said, tuple) else said
+
+    def library(self, who: str, move: str, facts: Mapping[str, Any], fence: int | None = None) -> Any:
+        """Make a move of the library on both, with a claim in hand that has this fence."""
+        claim = JobClaimResult(claimed=True, job_id=facts.get("job_id", ""))
+        claim._meta = Meta(fence=fence)
+
+        def real() -> Any:
+            client = self.queue.shampoo.client(who, holder="h")
+            answer = LIBRARYS_MOVES[move](client, claim, facts).model_dump()
+            return {name: value for name, value in answer.items() if (name, value) != ("idempotent", False)}
+
+        def expected(said: Any) -> Any:
+            new_id = said.get("job_id", "") if isinstance(said, dict) else ""
+            return self.model.library(who, move, dict(facts), fence=fence, new_id=new_id)
+
+        return self._alike(f"{who} {move} of the library {dict(facts)} {fence or ''}", real, expected)
 
     def operator(self, move: str, *facts: Any) -> Any:
         """Make an operator's move on both; give whether it changed anything, or the code of the refusal."""
@@ -137,6 +177,7 @@ class Pair:
             job = ops.job(job_id) or {}
             names = ("kind", "project", "standing", "owner", "holder", "attempts", "fence", "lease_until", "result_ref")
             facts = [job.get(name) or 0 if name in ("attempts", "fence") else job.get(name, "") for name in names]
+            facts += [job.get("reason", ""), job.get("due_at", "")]
             found[job_id] = (*facts, ops.payload(job_id))
         return found
 
@@ -145,7 +186,8 @@ class Pair:
         for job in self.model.jobs.values():
             lease_until = iso(job.lease_until) if job.standing == "claimed" else ""
             facts = (job.kind, job.project, job.standing, job.owner, job.holder, job.attempts, job.fence)
-            found[job.job_id] = (*facts, lease_until, job.result_ref, job.payload)
+            due_at = iso(job.due_at) if job.due_at else ""
+            found[job.job_id] = (*facts, lease_until, job.result_ref, job.reason, due_at, job.payload)
         return found
 
     def _stored_lanes(self) -> dict[str, Any]:

@@ -10,7 +10,16 @@ import pytest
 
 from tests.model.model import Model
 from tests.model.pair import Pair
-from tests.model.walk import Move, Walk, nearly_exhausted, one_job, plain_moves, repeated_moves, two_principals
+from tests.model.walk import (
+    Move,
+    Walk,
+    beside_moves,
+    nearly_exhausted,
+    one_job,
+    plain_moves,
+    repeated_moves,
+    two_principals,
+)
 from tests.queue import Queue
 
 Moves = Callable[[Model], Iterator[Move]]
@@ -42,6 +51,18 @@ def test_every_sequence_of_three_moves_on_nearly_exhausted_jobs_is_as_the_model_
 @pytest.mark.parametrize("engine", ["memory"], indirect=True)
 def test_every_sequence_of_four_moves_under_request_ids_is_as_the_model_says(queue: Queue) -> None:
     assert_at_least(walk(one_job(two_principals(queue)), 4, repeated_moves), states=959, moves=4_572)
+
+
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+def test_every_sequence_of_five_moves_with_delays_renewals_and_limits_is_as_the_model_says(queue: Queue) -> None:
+    assert_at_least(walk(two_principals(queue), 5, beside_moves), states=362, moves=3_936)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+def test_every_sequence_of_seven_moves_with_delays_renewals_and_limits_is_as_the_model_says(queue: Queue) -> None:
+    assert_at_least(walk(two_principals(queue), 7, beside_moves), states=362, moves=3_936)
 
 
 @pytest.mark.slow

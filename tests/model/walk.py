@@ -22,6 +22,7 @@ from tests.queue import Queue
 LEASE = 10
 KINDS, PROJECTS = "kl", "pq"  # of the first and the second job
 FENCES = ("", "right", "stale")
+BESIDE = {"delayed": "job_create", "renew": "job_renew", "give back": "job_release"}
 DAY = 86_400
 
 
@@ -127,6 +128,23 @@ def plain_moves(model: Model) -> Iterator[Move]:
     yield from registry_moves()
 
 
+def beside_moves(model: Model) -> Iterator[Move]:
+    """Moves of the library beside the tools, among those that make, take and free a claim."""
+    for n in range(2):
+        if job_id(model, n) is None:
+            yield from (Move("a", "job_create", n), Move("a", "delayed", n, to=LEASE // 2))
+    for who in "ab":
+        yield from (Move(who, "job_claim"), Move(who, "job_claim", kind="k"))
+    for n in range(2):
+        yield from (Move("b", "renew", n, fence=fence) for fence in ("right", "stale"))
+        yield from (Move("a", "renew", n, fence="right"), Move("b", "give back", n, fence="right", to=LEASE // 2))
+        yield Move("b", "job_complete", n, outcome="failed")
+        yield Move("operator", "cancel", n)
+    yield from (Move("operator", "limit_kind", to=most) for most in (1, None))
+    yield from (Move("operator", "requeue", 0), Move("operator", "expire"))
+    yield from (Move("clock", "advance", to=LEASE // 2), Move("clock", "advance", to=LEASE))
+
+
 def repeated_moves(model: Model) -> Iterator[Move]:
     """Moves under a caller's own request ids, which are repeated and reused, and moves that change what they meet."""
     for who, request in (("a", "r1"), ("b", "r1"), ("b", "r2")):
@@ -160,12 +178,21 @@ def make(pair: Pair, move: Move) -> None:
         pair.expire()
         return
     named = job_id(pair.model, move.on) or "nothing"
+    if move.what == "limit_kind":
+        pair.operator("limit_kind", "k", move.to)
+        return
     if move.who == "operator":
         facts = {"requeue": (named,), "cancel": (named, "no longer wanted")}.get(move.what, ("b", move.to))
         pair.operator(move.what, *facts)
         return
     last = pair.model.jobs[named].fence if named in pair.model.jobs else 0
     fence = {"": None, "right": last or 7, "stale": (last or 7) - 1}[move.fence]
+    if move.what in BESIDE:
+        given: dict[str, Any] = {"job_id": named, "lease_seconds": LEASE, "delay": (move.to or 0) * 1000}
+        if move.what == "delayed":
+            given |= {"kind": KINDS[move.on], "project": PROJECTS[move.on]}
+        pair.library(move.who, BESIDE[move.what], given, fence)
+        return
     arguments: dict[str, Any] = {"job_id": named}
     if move.what == "job_create":
         arguments = {"kind": KINDS[move.on], "project": PROJECTS[move.on]}
@@ -187,6 +214,8 @@ def standing(model: Model) -> Any:
         tuple(sorted(model.served, key=model.served.__getitem__)),
         tuple((name, p.live, tuple(sorted(p.grants))) for name, p in model.principals.items()),
         tuple(sorted(remembered(model), key=repr)),
+        tuple(model.limits.items()),
+        tuple(n for n, job in sorted(jobs.items()) if job.due_at),
     )
 
 
