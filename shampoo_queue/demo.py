@@ -1,6 +1,6 @@
-"""Hash every file of the standard library with a fleet of worker processes, kill one of them, and check what came out.
+"""Hash the standard library with a fleet of worker processes, kill one, check what came out; also an example to read.
 
-It sees the queue as any outsider does, so it is also the example to read first: `work` is a complete worker.
+It sees the queue as any outsider does: `hash_file` is what its workers do with a job, `work` is one of them.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -17,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,8 +26,8 @@ from urllib.parse import quote
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from shampoo_queue import Client, Event, Shampoo, ShampooError, replay
-from shampoo_queue.errors import JobAlreadyTerminal, JobNotClaimed, LeaseExpired
+from shampoo_queue import Client, Event, Shampoo, ShampooError, ToolError, replay
+from shampoo_queue.worker import Fail, Job, Worker
 
 PROJECT, KIND = "demo", "hash"
 ENDINGS = ("job.completed", "job.failed")
@@ -36,34 +35,45 @@ LEASE_SECONDS = 2
 FILES_AT_MOST = 5_000
 PATIENCE = 30.0  # seconds without any news after which the demo gives up
 TICK = 0.05  # seconds between two looks
+BATCH = 100  # jobs created in one go
 
 Facts = dict[str, Any]
 
 
-def hashed(path: str | Path) -> tuple[str, str]:
-    """Do the work of one job: give its outcome, and as result_ref the file's digest or why there is none."""
+worker = Worker()
+
+
+@worker.handles(KIND, runs_in="thread", lease_seconds=LEASE_SECONDS, concurrency=8)
+def hash_file(job: Job) -> str:
+    """Do the work of one job: the result_ref is the file's digest."""
+    path = job.json()["path"]
     try:
         with open(path, "rb") as file:
-            return "completed", f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+            return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
     except OSError as error:
-        return "failed", f"unreadable: {error.strerror}"
+        raise Fail(f"unreadable: {error.strerror}") from None
 
 
 def work(target: str, profile: str, client_id: str) -> None:
-    """Be a worker: claim, hash and complete until standard input ends, as it also does when the demo dies."""
+    """Be a worker process until standard input ends, as it also does when the demo dies."""
+    threading.Thread(target=_stop_with_input, daemon=True).start()
     with Shampoo.connect(target, profile=profile) as shampoo:
-        client = shampoo.client(client_id)
-        pause = 0.0
-        while not select.select([sys.stdin], [], [], pause)[0]:
-            job = client.job_claim(kind=KIND, lease_seconds=LEASE_SECONDS)
-            pause = 0.0 if job else TICK
-            if not job:
-                continue
-            outcome, result_ref = hashed(json.loads(job.payload)["path"])
-            try:
-                client.job_complete(job_id=job.job_id, outcome=outcome, result_ref=result_ref, fence=job.fence)
-            except (LeaseExpired, JobNotClaimed, JobAlreadyTerminal) as refusal:
-                print(f"too late for job {job.job_id}: {refusal}", file=sys.stderr, flush=True)
+        worker.run(shampoo, client_id)
+
+
+def _stop_with_input() -> None:
+    os.read(sys.stdin.fileno(), 1)
+    while worker.stats().state == "not running":  # a worker that does not run yet would not hear of it
+        time.sleep(TICK)
+    worker.stop()
+
+
+def hashed(path: Path) -> tuple[str, str]:
+    """Do the work of one job without a queue: give the standing it leads to, and the digest or why there is none."""
+    try:
+        return "completed", hash_file(Job(payload=json.dumps({"path": str(path)})))
+    except Fail as failure:
+        return "failed", failure.reason
 
 
 class Fleet:
@@ -202,7 +212,7 @@ class Demo:
     def __init__(self, shampoo: Shampoo, fleet: Fleet, screen: Screen, check: Callable[[], None]) -> None:
         self.shampoo, self.fleet, self.say, self.screen, self.check = shampoo, fleet, screen.say, screen, check
         self.jobs: dict[str, Path] = {}
-        self.killed: Facts | None = None  # the job that the killed worker held, with its lease_left
+        self.killed: list[Facts] = []  # the jobs that the killed worker held, each with its lease_left
         self.told: dict[str, Facts] = {}  # the standings that the history has told so far
         self.last: int | None = None
         self.ended = 0
@@ -239,15 +249,20 @@ class Demo:
     def create_jobs(self, conductor: Client, lane_id: str, files: list[Path]) -> None:
         began = time.monotonic()
         with self.screen.progress("creating jobs", len(files)) as progress:
-            for path in files:
+            for start in range(0, len(files), BATCH):
                 self.check()
-                payload = json.dumps({"path": str(path)})
-                self.jobs[conductor.job_create(kind=KIND, lane_id=lane_id, payload=payload).job_id] = path
+                batch = files[start : start + BATCH]
+                payloads = [json.dumps({"path": str(path)}) for path in batch]
+                made = conductor.create_many({"kind": KIND, "lane_id": lane_id, "payload": text} for text in payloads)
+                for path, answer in zip(batch, made, strict=True):
+                    if isinstance(answer, ToolError):
+                        raise answer
+                    self.jobs[answer.job_id] = path
                 progress(len(self.jobs))
         self.say(f"created {len(files):,} jobs in lane {lane_id} in {time.monotonic() - began:.1f} s")
 
     def hash_files(self, names: list[str]) -> bool:
-        """Let the last worker begin, kill it while it holds a job, and let the others do the rest."""
+        """Let the last worker begin, kill it while it holds jobs, and let the others do the rest."""
         began = time.monotonic()
         with self.screen.progress("hashing files", len(self.jobs)) as progress:
             self.killed = self.kill_holding(names[-1])
@@ -265,33 +280,35 @@ class Demo:
         self.ended += sum(event.event in ENDINGS for event in fresh)
         return fresh
 
-    def kill_holding(self, name: str) -> Facts | None:
-        """Freeze a worker again and again until it stands still with a live lease, then kill it."""
+    def kill_holding(self, name: str) -> list[Facts]:
+        """Freeze a worker again and again until it stands still with live leases, then kill it."""
         process = self.fleet.start(name)
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until and self.ended < len(self.jobs) and process.poll() is None:
             self.check()
             time.sleep(0.001)
             with frozen(process):
-                held = self.held_by(name) if process.poll() is None else None
-                if held:
+                held = self.held_by(name) if process.poll() is None else []
+                if held and min(map(seconds_left, held)) > 1:
                     process.kill()
                     process.wait()
-                    left, path = seconds_left(held), shown(self.jobs[held["job_id"]])
-                    whom = f"killed {name} (process {process.pid})"
-                    self.say(f"{whom} while it held job {held['job_id']} for {left:.1f} s more: {path}")
-                    return held | {"lease_left": left}
-        return None
+                    held = [job | {"lease_left": seconds_left(job)} for job in held]
+                    self.say_killed(f"{name} (process {process.pid})", held)
+                    return held
+        return []
 
-    def held_by(self, name: str) -> Facts | None:
-        """Give the job that a frozen worker holds, if its lease will live on for a second."""
-        self.catch_up()  # whatever the worker had sent is done by the call after this one
-        for job_id, facts in self.told.items():
-            if facts.get("standing") == "claimed" and facts["owner"] == name:
-                job = self.shampoo.ops.job(job_id)
-                if job and job["standing"] == "claimed" and job["owner"] == name and seconds_left(job) > 1:
-                    return job
-        return None
+    def say_killed(self, whom: str, held: list[Facts]) -> None:
+        left = min(job["lease_left"] for job in held)
+        first = f"job {held[0]['job_id']}: {shown(self.jobs[held[0]['job_id']])}"
+        self.say(f"killed {whom} while it held {count(held, 'job')} for {left:.1f} s more, first {first}")
+
+    def held_by(self, name: str) -> list[Facts]:
+        """Give the jobs that a frozen worker holds."""
+        self.catch_up()
+        self.catch_up()  # what the worker had sent by now is done before this second call
+        claimed = [job_id for job_id, facts in self.told.items() if facts.get("standing") == "claimed"]
+        held = filter(None, map(self.shampoo.ops.job, claimed))
+        return [job for job in held if job["standing"] == "claimed" and job["owner"] == name]
 
     def watch(self, progress: Callable[[int], None]) -> bool:
         """Follow the history until every job has ended; false when that will not happen."""
@@ -322,26 +339,32 @@ def verdicts(
     expected: dict[str, tuple[str, str]],
     stored: dict[str, Facts],
     events: list[Event],
-    killed: Facts | None,
+    killed: list[Facts],
 ) -> dict[str, list[str]]:
     """Give each claim that must hold, with what speaks against it."""
     told = replay(events)
     endings = Counter(event.entity_id for event in events if event.event in ENDINGS)
     takeovers = {(e.entity_id, e.reason): e.actor for e in events if e.event == "job.reclaimed"}
-    taker = takeovers.get((killed["job_id"], killed["owner"])) if killed and killed["lease_left"] > 0 else None
-    death = f"{killed['owner'] if killed else 'a worker'} died with a live lease, and its job was taken over"
-    wrong = [job for job in jobs if (stored[job].get("standing"), stored[job].get("result_ref")) != expected[job]]
+    takers = {job["job_id"]: takeovers.get((job["job_id"], job["owner"])) for job in killed if job["lease_left"] > 0}
+    death = f"{killed[0]['owner'] if killed else 'a worker'} died with {count(killed, 'live lease')}"
+    left = [job["job_id"] for job in killed if not takers.get(job["job_id"])] if killed else ["the history"]
+    wrong = [job for job in jobs if outcome(stored[job]) != expected[job]]
     return {
         f"each of {len(jobs):,} jobs was completed exactly once": [job for job in jobs if endings[job] != 1],
         "the stored digests equal a sequential pass over the files": [shown(jobs[job]) for job in wrong],
         f"replaying {len(events):,} events arrives at every stored standing": [
             name for name in stored | told if not told.get(name, {"": ""}).items() <= stored.get(name, {}).items()
         ],
-        f"{death} by {taker}" if taker else death: [] if taker else ["the history"],
+        f"{death}, and every job it held was taken over by {listed(takers.values())}": left,
         "no worker holds anything": [
             name for name, facts in (*stored.items(), *told.items()) if facts.get("standing") == "claimed"
         ],
     }
+
+
+def outcome(job: Facts) -> tuple[str, str]:
+    """Give what `hashed` gives, of a job as it is stored."""
+    return job.get("standing", ""), job.get("result_ref") or job.get("reason", "")
 
 
 def digest_of_digests(jobs: dict[str, Path], stored: dict[str, Facts]) -> str:
@@ -354,6 +377,15 @@ def digest_of_digests(jobs: dict[str, Path], stored: dict[str, Facts]) -> str:
 def seconds_left(job: Facts) -> float:
     """Give what is left of a lease. The server is on this machine, so its clock is ours."""
     return (datetime.fromisoformat(job["lease_until"]) - datetime.now(UTC)).total_seconds()
+
+
+def count(things: Sized, name: str) -> str:
+    return f"{len(things):,} {name}{'s' if len(things) != 1 else ''}"
+
+
+def listed(names: Iterable[str | None]) -> str:
+    """Spell names once each, in order."""
+    return ", ".join(sorted({name for name in names if name})) or "nobody"
 
 
 def shown(path: Path) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from shampoo_queue import Event, demo
+from shampoo_queue import Event, Shampoo, demo
 from shampoo_queue.embedded import EmbeddedServer
 from tests.queue import Clock, Queue
 
@@ -33,7 +33,7 @@ CLAIMS = (
     "each of 60 jobs was completed exactly once",
     "the stored digests equal a sequential pass over the files",
     r"replaying \d+ events arrives at every stored standing",
-    "worker-3 died with a live lease, and its job was taken over by worker-[12]",
+    r"worker-3 died with \d live leases?, and every job it held was taken over by worker-[12](, worker-2)?",
     "no worker holds anything",
 )
 
@@ -108,9 +108,14 @@ def test_a_run_does_the_work_survives_a_killed_worker_and_says_so_in_plain_lines
     for (verdict, claim), expected in zip(found, CLAIMS, strict=True):
         assert verdict == "ok"
         assert re.fullmatch(expected, claim)
-    held = re.search(r"killed worker-3 \(process \d+\) while it held job (\S+) for [12]\.\d s more: .*file", output)
+    held = re.search(
+        r"killed worker-3 \(process \d+\) while it held (\d) jobs? for [12]\.\d s more, first job (\S+): .*file", output
+    )
     assert held, output
-    assert re.search(rf"worker-[12] took over job {held[1]} from worker-3: the lease had lapsed", output)
+    taken = re.findall(r"worker-[12] took over job (\S+) from worker-3: the lease had lapsed", output)
+    assert len(taken) == len(set(taken)) == int(held[1]) > 0
+    assert held[2] in taken
+    assert f"worker-3 died with {held[1]} live lease" in output
     assert re.search(r"^hashing files: \d+ of 60, ", output, re.MULTILINE)
     lines = [f"{path} {hashlib.sha256(path.read_bytes()).hexdigest()}\n" for path in files[:-1]]
     assert f"merged as {hashlib.sha256(''.join(sorted(lines)).encode()).hexdigest()}\n" in output
@@ -209,6 +214,21 @@ with frozen(process):
             os.kill(worker, signal.SIGKILL)
 
 
+@pytest.mark.parametrize("seconds", [0.0, 1.0])
+def test_a_worker_ends_with_its_standard_input_whenever_that_is(seconds: float, tmp_path: Path) -> None:
+    said: list[str] = []
+    with Shampoo.connect(f"embedded://{tmp_path}", profile="demo") as shampoo:
+        shampoo.registry.add_principal("worker-1", grants=[demo.PROJECT])
+        with demo.Fleet(f"embedded://{tmp_path}", "demo", said.append) as fleet:
+            process = fleet.start("worker-1")
+            with suppress(subprocess.TimeoutExpired):  # from before its worker runs to when it waits for work
+                process.wait(seconds)
+            began = time.monotonic()
+        assert process.returncode == 0
+    assert time.monotonic() - began < 4.5  # not because the fleet lost its patience
+    assert said == []
+
+
 def test_a_workers_error_reaches_the_user_as_a_line() -> None:
     said: list[str] = []
     with demo.Fleet("redis://127.0.0.1:1", "demo", said.append) as fleet:
@@ -240,7 +260,7 @@ def test_the_standard_library_is_listed_in_order_and_without_site_packages() -> 
 
 
 class Evidence:
-    """What a small run leaves: two jobs, the first of them taken over, and a lane."""
+    """What a small run leaves: three jobs, the first two of them taken over, and a lane."""
 
     def __init__(self, queue: Queue, clock: Clock, tmp_path: Path) -> None:
         conductor = queue.principal("conductor", "demo", conductor=True)
@@ -248,16 +268,21 @@ class Evidence:
         quorum_id = queue.shampoo.registry.open_quorum("demo")
         lane_id = conductor.lane_create(quorum_id=quorum_id).lane_id
         (tmp_path / "there").write_bytes(b"x")
-        self.first, self.second = queue.create(conductor, 2, kind="hash", lane_id=lane_id)
-        self.jobs = {self.first: tmp_path / "there", self.second: tmp_path / "missing"}
-        held = dying.job_claim(lease_seconds=2)
-        assert held.job_id == self.first
-        self.killed: dict[str, Any] | None = {"job_id": self.first, "owner": "worker-2", "lease_left": 1.5}
+        (tmp_path / "there too").write_bytes(b"y")
+        ids = self.first, self.second, self.third = queue.create(conductor, 3, kind="hash", lane_id=lane_id)
+        names = ("there", "missing", "there too")
+        self.jobs = {job_id: tmp_path / name for job_id, name in zip(ids, names, strict=True)}
+        held = [claim.job_id for claim in dying.claim_many(2, lease_seconds=2)]
+        assert held == [self.first, self.second]
+        self.killed = [{"job_id": job_id, "owner": "worker-2", "lease_left": 1.5} for job_id in held]
         clock.advance(2)
         self.expected = {job_id: demo.hashed(path) for job_id, path in self.jobs.items()}
-        while job := living.job_claim():
-            result, result_ref = self.expected[job.job_id]
-            living.job_complete(job_id=job.job_id, outcome=result, result_ref=result_ref, fence=job.fence)
+        while claim := living.job_claim():
+            standing, what = self.expected[claim.job_id]
+            if standing == "completed":
+                living.complete(claim, result_ref=what)
+            else:
+                living.fail(claim, reason=what)
         conductor.lane_set_state(lane_id=lane_id, state="in_progress")
         ops = queue.shampoo.ops
         self.stored = {job_id: ops.job(job_id) or {} for job_id in self.jobs} | {lane_id: ops.lane(lane_id) or {}}
@@ -287,6 +312,7 @@ def _another_digest(evidence: Evidence) -> list[list[str]]:
 
 
 def _another_reason(evidence: Evidence) -> list[list[str]]:
+    assert evidence.expected[evidence.second] == ("failed", "unreadable: No such file or directory")
     evidence.expected[evidence.second] = ("failed", "unreadable: something else")
     return [[], [str(evidence.jobs[evidence.second])], [], [], []]
 
@@ -307,18 +333,28 @@ def _a_job_out_of_nowhere(evidence: Evidence) -> list[list[str]]:
 
 
 def _no_takeover(evidence: Evidence) -> list[list[str]]:
+    for _ in range(2):
+        evidence.events.remove(evidence.event("job.reclaimed"))
+    return [[], [], [], [evidence.first, evidence.second], []]
+
+
+def _one_takeover_of_two(evidence: Evidence) -> list[list[str]]:
     evidence.events.remove(evidence.event("job.reclaimed"))
-    return [[], [], [], ["the history"], []]
+    return [[], [], [], [evidence.first], []]
+
+
+def _another_former_owner(evidence: Evidence) -> list[list[str]]:
+    evidence.killed[1]["owner"] = "worker-1"
+    return [[], [], [], [evidence.second], []]
 
 
 def _a_lapsed_lease(evidence: Evidence) -> list[list[str]]:
-    assert evidence.killed
-    evidence.killed["lease_left"] = -0.1
-    return [[], [], [], ["the history"], []]
+    evidence.killed[1]["lease_left"] = -0.1
+    return [[], [], [], [evidence.second], []]
 
 
 def _nobody_killed(evidence: Evidence) -> list[list[str]]:
-    evidence.killed = None
+    evidence.killed.clear()
     return [[], [], [], ["the history"], []]
 
 
@@ -341,6 +377,8 @@ def _still_held(evidence: Evidence) -> list[list[str]]:
         _another_lane,
         _a_job_out_of_nowhere,
         _no_takeover,
+        _one_takeover_of_two,
+        _another_former_owner,
         _a_lapsed_lease,
         _nobody_killed,
         _still_held,

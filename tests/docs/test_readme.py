@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from shampoo_queue import generate, scripts
+from shampoo_queue import Shampoo, generate, scripts
 
 README = generate.ROOT / "README.md"
 
@@ -22,7 +22,7 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_program_runs_and_runs_again_on_the_same_folder(tmp_path: Path) -> None:
-    (program,) = blocks("python")
+    (program,) = (block for block in blocks("python") if "Shampoo.connect" in block)
     assert len(program.strip().splitlines()) <= 22
     for _ in range(2):
         done = subprocess.run(
@@ -51,6 +51,36 @@ def test_the_commands_run_as_written(tmp_path: Path) -> None:
             found = {"ID": claim["result"]["job_id"], "N": str(claim["meta"]["fence"])}
     assert json.loads(printed[4]) == {"job_id": found["ID"], "state": "completed"}
     assert [name in printed[-1] for name in ("job.created", "job.claimed", "job.completed")] == [True] * 3
+
+
+def test_the_worker_works(tmp_path: Path) -> None:
+    (module,) = (block for block in blocks("python") if "worker = Worker()" in block)
+    (tmp_path / "pictures.py").write_text(module, "utf-8")
+    with Shampoo.connect(f"embedded://{tmp_path}/data") as shampoo:
+        shampoo.registry.add_principal("conductor-1", conductor=True, grants=["shared-ops"])
+        shampoo.registry.add_principal("worker-1", grants=["shared-ops"])
+        client = shampoo.client("conductor-1")
+        jobs = [
+            ("resize", '{"width":640}'),
+            ("render", "scene"),
+            ("resize", '{"width":0}'),
+            ("resize", '{"width":10001}'),
+        ]
+        made = [client.job_create(kind=kind, payload=text, project="shared-ops").job_id for kind, text in jobs]
+        line = re.search(r"^shampoo work MODULE:worker --as worker-1", README.read_text("utf-8"), re.MULTILINE)
+        assert line
+        words = [*shlex.split(line[0].replace("MODULE", "pictures")), "--burst", "--url", shampoo.url]
+        words[0] = str(Path(sys.executable).parent / words[0])
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, done.stdout) == (0, ""), done.stderr
+        assert done.stderr.count("job ended") == 4
+        stood = [(job.state, job.result_ref or job.reason) for job in map(client.job, made)]
+    assert stood == [
+        ("completed", "resized:640"),
+        ("completed", "rendered:5"),
+        ("failed", "a picture has a width"),
+        ("queued", ""),
+    ]
 
 
 @pytest.mark.parametrize("name", generate.TABLES)

@@ -1,0 +1,1 @@
+"""Small, whole programs on the queue, to read and to start from."""
