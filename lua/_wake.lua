@@ -12,9 +12,9 @@ local function wake_one(index, project)
   return false
 end
 
--- Wake one waiter for work that is, or soon will be, claimable.
+local function waited_for(kind) return redis.call('EXISTS', key_waiting(kind), key_waiting('')) > 0 end
+
+-- Wake one waiter for work that is, or soon will be, claimable; tell whether there was one.
 local function wake(project, kind)
-  local of_kind, of_any = key_waiting(kind), key_waiting('')
-  if redis.call('EXISTS', of_kind, of_any) == 0 then return end
-  return wake_one(of_kind, project) or wake_one(of_any, project)
+  return waited_for(kind) and (wake_one(key_waiting(kind), project) or wake_one(key_waiting(''), project))
 end

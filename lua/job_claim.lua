@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- Take one claimable job under a lease that only one caller can win.
 -- Request: kind ('' for any), lease in milliseconds
--- Reply:   job_id, kind, payload, lease_until, attempts, fence, 'replay' or '', ids set aside as damaged; or none
+-- Reply:   job_id, kind, payload, lease_until, attempts, fence, 'replay' or '', ids set aside as damaged, 'more' when
+--          there may be more; or none
 -- Refuses: UNAUTHENTICATED, REQUEST_ID_REUSED
 -- Touches: principal, replay, ready, kinds, projects, projects_of, turns, job, payload, spent, damaged, limits,
 --          running, waiting, waiter, wake, watched, profile, history
@@ -63,7 +64,14 @@ local function set_aside(job_id, project, kind, head)
   aside[#aside + 1] = job_id
 end
 
-local function win(job_id, job, payload)
+-- Wake somebody for the job behind the claimed one, unless that was done when it was put there.
+local function pass_on(member, project, kind)
+  if not waited_for(kind) then return end
+  local following = read_job(member:sub(SEQ + 1))
+  if following.standing ~= 'queued' or following.due_at ~= '' then wake(project, kind) end
+end
+
+local function win(job_id, job, payload, several)
   local attempts, claimed_fence = job.attempts + 1, whole(math.max((tonumber(job.fence) or 0) + 1, now))
   local lease_until, prev, takeover = now + lease, job.last_event, job.standing == 'claimed'
   local number = next_event(takeover and 2 or 1)
@@ -82,14 +90,16 @@ local function win(job_id, job, payload)
   if last then redis.call('ZADD', key_spent(), whole(lease_until), job_id) end
   redis.call('HSET', key_turns(), job.project, event)
   remember(job_id .. '/' .. claimed_fence)
-  local more = following and following ~= entry(job.seq, job_id) and tonumber(at) <= now + WAIT_LOOK
-  if more then wake(job.project, job.kind) end
+  if following == entry(job.seq, job_id) then following = nil end
+  if following and tonumber(at) <= now + WAIT_LOOK then pass_on(following, job.project, job.kind) end
+  local more = wanted == '' or several or following and tonumber(at) <= now
   return { job_id, job.kind, payload or '', whole(lease_until), whole(attempts), claimed_fence, '',
-    table.concat(aside, ' ') }
+    table.concat(aside, ' '), more and 'more' or '' }
 end
 
 for _ = 1, 100 do
-  local project = whose_turn(projects_with_work(wanted))
+  local projects = projects_with_work(wanted)
+  local project = whose_turn(projects)
   if not project then break end
   local kind = kind_in(project, wanted)
   local head = kind and earliest(key_ready(project, kind)) or {}
@@ -103,7 +113,7 @@ for _ = 1, 100 do
     elseif job.standing == 'claimed' and job.lease_until > now then
       stand(job_id, job.seq, project, kind, job.lease_until) -- the entry was wrong; the lease is live
     else
-      return win(job_id, job, payload)
+      return win(job_id, job, payload, #projects > 1)
     end
   end
 end

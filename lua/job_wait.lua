@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Let an idle caller be woken when work that it may see appears, or say that some is there already.
--- Request: waiter, milliseconds to stay registered ('0' withdraws, '' only looks), kinds ('' for any; at most 16)
+-- Request: waiter, milliseconds to stay registered ('0' withdraws, '-1' also signs, '' only looks), kinds ('' for any; at most 16)
 -- Reply:   'now', or milliseconds until the next look
 -- Refuses: UNAUTHENTICATED
 -- Touches: principal, ready, kinds, projects, projects_of, limits, running, waiting, waiter, wake, watched
@@ -17,33 +17,56 @@ for field in pairs(facts) do
 end
 local kinds = math.min(#ARGV, 8 + math.max(1, math.floor(4000 / math.max(grants, 1))))
 
+-- What becomes claimable before the next look, as far as the heads tell: numbers and instants.
+local soon = {}
+
+-- Tell whether an index shows due work, which may yet be held back.
+local function due_in(index)
+  local due = false
+  local found = redis.call('ZRANGE', index, '-inf', whole(now + WAIT_LOOK), 'BYSCORE', 'LIMIT', 0, 8, 'WITHSCORES')
+  for n = 1, #found, 2 do
+    local at = tonumber(found[n + 1])
+    if at <= now then due = true else soon[#soon + 1] = { found[n]:sub(1, SEQ - 1), at } end
+  end
+  return due
+end
+
+local function any_due(wanted)
+  if facts['grant:*'] then return due_in(wanted == '' and key_projects() or key_projects_of(wanted)) end
+  local due = false
+  for field in pairs(facts) do
+    if field:sub(1, 6) == 'grant:' then
+      local project = field:sub(7)
+      due = due_in(wanted == '' and key_kinds(project) or key_ready(project, wanted)) or due
+    end
+  end
+  return due
+end
+
 local function something_claimable()
   for n = 9, kinds do
-    if projects_with_work(ARGV[n])[1] then return true end
+    if any_due(ARGV[n]) and projects_with_work(ARGV[n])[1] then return true end
   end
   return false
 end
 
--- Call with the number and the instant of what becomes claimable before the next look, as far as the heads tell.
-local function each_soon(wanted, act)
-  local from, to = '(' .. whole(now), whole(now + WAIT_LOOK)
-  local function look(index)
-    local found = redis.call('ZRANGE', index, from, to, 'BYSCORE', 'LIMIT', 0, 8, 'WITHSCORES')
-    for n = 1, #found, 2 do act(found[n]:sub(1, SEQ - 1), tonumber(found[n + 1])) end
-  end
-  if facts['grant:*'] then return look(wanted == '' and key_projects() or key_projects_of(wanted)) end
-  for field in pairs(facts) do
-    if field:sub(1, 6) == 'grant:' then
-      local project = field:sub(7)
-      look(wanted == '' and key_kinds(project) or key_ready(project, wanted))
+-- Give what this caller is to watch: the earliest that is not watched yet, or for which no second is there, who looks a
+-- second later lest the first has died.
+local function to_watch(mine)
+  table.sort(soon, function(a, b) return a[2] < b[2] end)
+  for _, head in ipairs(soon) do
+    for later, name in ipairs({ head[1], head[1] .. ' second' }) do
+      local at = head[2] + (later - 1) * 1000
+      local watched_until = redis.call('ZSCORE', key_watched(), name)
+      if name == mine or not watched_until or tonumber(watched_until) <= now then return name, at end
     end
   end
 end
 
 -- write
-if stay == 0 then
+if stay and stay <= 0 then
   withdraw(waiter)
-  sign(waiter)
+  if stay < 0 then sign(waiter) end
   return { 'now' }
 end
 -- Where not all kinds could be looked at, a later look lets the caller try for itself.
@@ -52,18 +75,15 @@ if something_claimable() or (not stay and kinds < #ARGV) then
   return { 'now' }
 end
 
--- Of several idle callers one is enough to be there when something is due: the first who sees it watches.
-local mine, number, due = redis.call('HGET', key_waiter(waiter), 'watches'), nil, nil
-for n = 9, kinds do
-  each_soon(ARGV[n], function(seq, at)
-    if due and at >= due then return end
-    local watched_until = redis.call('ZSCORE', key_watched(), seq)
-    if seq == mine or not watched_until or tonumber(watched_until) <= now then number, due = seq, at end
-  end)
+local name, at
+if soon[1] then
+  -- Of several idle callers two are enough to be there when something is due.
+  local mine = redis.call('HGET', key_waiter(waiter), 'watches')
+  name, at = to_watch(mine)
+  if mine and mine ~= name then redis.call('ZREM', key_watched(), mine) end
 end
-if mine and mine ~= number then redis.call('ZREM', key_watched(), mine) end
-if due then
-  redis.call('ZADD', key_watched(), whole(due), number)
+if name then
+  redis.call('ZADD', key_watched(), whole(at), name)
   redis.call('PEXPIRE', key_watched(), 2 * WAIT_LOOK)
 end
 if stay then
@@ -77,5 +97,5 @@ if stay then
     redis.call('PEXPIRE', key_waiting(ARGV[n]), WAIT_STAY)
   end
 end
-if due and redis.call('EXISTS', key_waiter(waiter)) == 1 then redis.call('HSET', key_waiter(waiter), 'watches', number) end
-return { whole(due and due - now or WAIT_LOOK) }
+if name and redis.call('EXISTS', key_waiter(waiter)) == 1 then redis.call('HSET', key_waiter(waiter), 'watches', name) end
+return { whole(name and at - now or WAIT_LOOK) }

@@ -168,7 +168,7 @@ class ClaimOperations:
             refused = [claim for claim in found if isinstance(claim, ToolError)]
             if refused and not won:
                 raise refused[0]
-            if len(fresh) < together:
+            if len(fresh) < together or not fresh[-1].meta.more:
                 break
             together *= 4
         self._plenty = count > 0 and len(won) == count
@@ -238,7 +238,7 @@ class ClaimOperations:
         try:
             return (yield from self._wait_for_work(waiter, asked, _until(timeout)))
         except Abandoned:
-            yield from self.leave(waiter)
+            yield from self._caller.move("job_wait", waiter, "0")
             raise
 
     def _wait_for_work(self, waiter: str, asked: Sequence[str], until: float) -> Operation[bool]:
@@ -246,26 +246,27 @@ class ClaimOperations:
         while True:
             now = time.monotonic()
             if now >= until:
-                yield from self.leave(waiter)
+                yield from self._caller.move("job_wait", waiter, "0")
                 return False
             register = now >= registered_until
             stay = str(limit("wait_stay")) if register else ""
             reply = yield from self._caller.move("job_wait", waiter, stay, *asked)
             if text(reply[0]) == "now":
                 return True
+            answered = time.monotonic()  # the server counts from before this instant, so nobody looks too early
             if register:
                 # Before the server forgets it, and not all callers at the same time.
-                registered_until = now + limit("wait_stay") / 1000 * random.uniform(0.5, 0.7)
+                registered_until = now + limit("wait_stay") / 1000 * random.uniform(0.6, 0.8)
             # A whole look is cut a little, so that many callers do not fall into step.
             seconds = int(reply[0]) / 1000
             if seconds >= limit("wait_look") / 1000:
                 seconds *= random.uniform(0.85, 1.0)
-            if (yield from _signed(waiter, min(until, now + seconds))):
+            if (yield from _signed(waiter, min(until, answered + seconds))):
                 return True
 
     def leave(self, waiter: str) -> Operation[None]:
         """Take back what `wait_for_work` registered, and end one that waits in another thread or loop."""
-        yield from self._caller.move("job_wait", waiter, "0")
+        yield from self._caller.move("job_wait", waiter, "-1")
 
     # One job -------------------------------------------------------------------------------------------------
 

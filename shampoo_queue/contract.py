@@ -55,7 +55,7 @@ LIMITS: dict[str, Limit] = {
     "limited_kinds": Limit(50, "kinds", "kinds with a limit on how many run at a time"),
     "waiter_kinds": Limit(16, "kinds", "kinds that one idle caller waits for; more wait for any"),
     "wait_look": Limit(8_000, "milliseconds", "the longest time between two looks of an idle caller"),
-    "wait_stay": Limit(30_000, "milliseconds", "how long an idle caller stays registered unless it says so again"),
+    "wait_stay": Limit(60_000, "milliseconds", "how long an idle caller stays registered unless it says so again"),
 }
 
 
@@ -207,6 +207,7 @@ class Meta:
     replayed: bool = False
     damaged: tuple[str, ...] = ()
     lease_seconds: int | None = None
+    more: bool = True
 
 
 class Result(BaseModel):

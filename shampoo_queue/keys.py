@@ -74,7 +74,7 @@ KEYS = (
         "one idle caller: client_id, holder, a field `kind:<kind>` a kind, the number it `watches`; expires",
     ),
     Key("wake", "list", ("waiter",), "the sign for an idle caller to claim; expires by itself"),
-    Key("watched", "zset", (), "numbers of jobs soon due that an idle caller watches, by when they are due; expires"),
+    Key("watched", "zset", (), "numbers of jobs due soon, by when an idle caller looks, and a `second`; expires"),
     Key("lane", "hash", ("lane_id",), "one lane"),
     Key("lanes", "zset", ("state", "scope", "name"), "lane ids by seq, in one state, of a scope: all, project, quorum"),
     Key("replay", "string", ("slot", "client_id"), "answers remembered by request id; expires by itself"),

@@ -425,6 +425,7 @@ class Caller:
             spelling.replayed(reply),
             tuple(aside),
             given.get("lease_seconds", limit("lease_default")) if won else None,
+            not won or len(reply) < 9 or text(reply[8]) == "more",
         )
         return answer
 

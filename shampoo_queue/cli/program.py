@@ -31,6 +31,9 @@ COMMANDS = {
     "task": "registry",
     "job": "jobs",
     "expire": "jobs",
+    "kind": "kinds",
+    "work": "work",
+    "pump": "pump",
     "history": "feed",
     "demo": "demo",
 }

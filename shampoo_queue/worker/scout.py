@@ -14,7 +14,7 @@ from .outage import Outage
 
 log = logging.getLogger("shampoo_queue.worker")
 
-WAIT_SECONDS = 8.0
+WAIT_SECONDS = 600.0
 LONGEST_REST = 2.0
 
 Kinds = tuple[str, ...]

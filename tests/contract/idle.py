@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.queue import Queue
 
-LOOK, STAY = 8_000, 30_000
+LOOK, STAY = 8_000, 60_000
 """Milliseconds between two looks of an idle caller, and for which it stays registered."""
 
 
@@ -31,8 +31,9 @@ class Idle:
         """Look without registering anew."""
         return self._move(client_id, waiter, "", *(kinds or ("",)))
 
-    def leave(self, client_id: str, waiter: str) -> None:
-        assert self._move(client_id, waiter, "0") == "now"
+    def leave(self, client_id: str, waiter: str, sign: bool = True) -> None:
+        """Take the registration back, and end a wait under way."""
+        assert self._move(client_id, waiter, "-1" if sign else "0") == "now"
 
     def signed(self, waiter: str) -> int:
         """How many signs lie there for a caller."""

@@ -73,7 +73,7 @@ def rich(queue: Queue, clock: Clock) -> None:
     conductor.job_create(kind="k", project="idle", delay_seconds=7)
     for waiter, *kinds in (("first", "k", "x:y"), ("second", "k"), ("third", ""), ("gone", "")):
         queue.move("job_wait", "i", "h", "", "", "", "", waiter, "30000", *kinds)
-    queue.move("job_wait", "i", "h", "", "", "", "", "gone", "0")
+    queue.move("job_wait", "i", "h", "", "", "", "", "gone", "-1")
 
 
 def split(queue: Queue, key: str) -> Key:

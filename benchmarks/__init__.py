@@ -1,0 +1,1 @@
+"""The project's own measurements, with its peers beside it in the same run."""
