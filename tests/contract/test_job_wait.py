@@ -223,9 +223,7 @@ def test_a_watcher_goes_on_watching_however_often_it_looks_and_leaves_it_to_the_
     assert idle.look("w", "one") == "6998"
 
 
-def test_a_watcher_who_died_costs_a_second(
-    queue: Queue, clock: Clock, conductor: Client, idle: Idle
-) -> None:
+def test_a_watcher_who_died_costs_a_second(queue: Queue, clock: Clock, conductor: Client, idle: Idle) -> None:
     conductor.job_create(kind="k", project=PROJECT, delay_seconds=2)
     assert idle.wait("w", "dead") == "2000"
     assert idle.wait("w", "alive") == "3000"
