@@ -63,8 +63,6 @@ def work(target: str, profile: str, client_id: str) -> None:
 
 def _stop_with_input() -> None:
     os.read(sys.stdin.fileno(), 1)
-    while worker.stats().state == "not running":  # a worker that does not run yet would not hear of it
-        time.sleep(TICK)
     worker.stop()
 
 

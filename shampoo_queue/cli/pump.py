@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -11,9 +10,8 @@ import click
 
 from .. import contract
 from ..errors import ConfigurationError
-from . import streams
-from .settings import Anywhere, Command, as_utf8, current
-from .work import _logged, _status
+from . import runs
+from .settings import Command, as_utf8, current
 
 if TYPE_CHECKING:
     from ..pump import Pump
@@ -21,15 +19,7 @@ if TYPE_CHECKING:
 EXTRA = ("anyio", "httpcore2", "standardwebhooks")
 
 
-@click.command(
-    cls=Command,
-    params=[
-        Anywhere("--as", "caller", metavar="CLIENT", help="The principal who delivers; SHAMPOO_CLIENT."),
-        Anywhere(
-            "--holder", metavar="NAME", help="Which process of the principal delivers; SHAMPOO_HOLDER, else HOST/PID."
-        ),
-    ],
-)
+@click.command(cls=Command, params=runs.who_works(), epilog=runs.STATUSES)
 @click.option("--kind", default="delivery", show_default=True, help="The kind of the jobs to deliver.")
 @click.option(
     "--allow-network",
@@ -73,26 +63,12 @@ def pump(
 
     The secrets file maps each project to a secret (base64, with or without whsec_), to a list of two while one
     replaces the other, or to null for no signature; "*" stands for every other project.
-
-    \b
-    Exit status:
-      0    stopped, or done with --burst
-      1    a delivery did not end and was left behind; or the queue refused the principal
-      2    wrong usage or configuration
-      3    the queue is unavailable at the start
-      130  ended at once by a second Ctrl-C
     """
-    from .view import live
-
-    caller = current().wanted("caller")
-    if caller is None:
-        raise click.UsageError("Missing option '--as' (or set SHAMPOO_CLIENT).", click.get_current_context())
+    client_id = runs.caller()
     made = _pump(kind, networks, secrets or _variable("SHAMPOO_PUMP_SECRETS"), concurrency, lease)
-    watched = streams.is_terminal() and not current().json
-    view = live(made.worker.stats, "pump") if watched else nullcontext(streams.notes)
-    with current().open() as queue, view as show, _logged(show, watched):
-        ended = made.run(queue, caller, holder=current().wanted("holder"), burst=burst, grace_seconds=grace)
-    return _status(ended)
+    with runs.shown(made.worker.stats, "pump") as queue:
+        ended = made.run(queue, client_id, holder=current().wanted("holder"), burst=burst, grace_seconds=grace)
+    return runs.leave(ended)
 
 
 def _pump(kind: str, networks: tuple[str, ...], secrets: str, concurrency: int, lease: int) -> Pump:

@@ -40,7 +40,8 @@ class Worker:
         self._hooks = Hooks()
         self._runtime: Runtime | None = None
         self._last = Stats()
-        self._starting = threading.Lock()
+        self._starting = threading.RLock()  # a signal may come in between and ask to stop
+        self._stopped_early = False
 
     # What to do ----------------------------------------------------------------------------------------------
 
@@ -149,9 +150,15 @@ class Worker:
         return await self._work(shampoo, options, signals, None)
 
     def stop(self, *, now: bool = False) -> None:
-        """Ask the running worker to stop: no new claims, the grace time for what runs; or none. From any thread."""
-        if runtime := self._runtime:
-            runtime.stop(at_once=now)
+        """Ask the worker to stop: no new claims, the grace time for what runs; or none. From any thread.
+
+        A stop that comes while nothing runs counts for the next run, which then ends at once.
+        """
+        with self._starting:
+            if self._runtime is None:
+                self._stopped_early = True
+            else:
+                self._runtime.stop(at_once=now)
 
     def stats(self) -> Stats:
         """Take a picture of what goes on, or of how the last run ended."""
@@ -203,6 +210,9 @@ class Worker:
             if self._runtime is not None:
                 raise ConfigurationError("this worker is running already")
             runtime = self._runtime = Runtime(shampoo, self._handlers.values(), self._hooks, options, loop, over)
+            if self._stopped_early:
+                self._stopped_early = False
+                runtime.stop()
         return runtime
 
     def _end(self, runtime: Runtime, came: list[int]) -> None:

@@ -52,6 +52,14 @@ def test_what_outlasts_the_grace_time_is_stopped_and_given_back(
     assert bench.client.job_claim().job_id == job_id
 
 
+def test_a_stop_before_the_run_counts_for_it_and_for_no_other(bench: Bench) -> None:
+    job_id, worker = bench.create("return", None), worker_in("thread")
+    worker.stop()
+    assert worker.run(bench.shampoo, "w").completed == 0
+    assert bench.job(job_id).attempts == 0
+    assert worker.run(bench.shampoo, "w", burst=True).completed == 1
+
+
 def test_a_handler_that_returns_although_told_to_stop_completes_its_job(bench: Bench) -> None:
     worker, began = Worker(), threading.Event()
 
