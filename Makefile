@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 TESTS ?= tests
 
-.PHONY: demo test test-slow coverage check generate verify lua wheel clean
+.PHONY: demo test test-slow coverage check bench-wake generate verify lua wheel clean
 
 demo: $(VENV)/.runtime ## run the main job on the embedded server
 	$(BIN)/shampoo demo
@@ -40,6 +40,9 @@ generate: $(VENV)/.all ## write the derived files
 
 verify: $(VENV)/.all ## compare the derived files
 	$(BIN)/python -m shampoo_queue.generate --check
+
+bench-wake: $(VENV)/.all ## how soon a created job starts, beside other queues
+	$(BIN)/python -m benchmarks.wake
 
 wheel: $(VENV)/.all
 	$(BIN)/python -m pip wheel -q --no-deps -w dist .
