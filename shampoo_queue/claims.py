@@ -26,8 +26,8 @@ from .contract import (
     safe_name,
 )
 from .errors import InvalidArgument, ShampooError, ToolError
+from .moves import Abandoned, Block, Operation, Pause
 from .tools import NOTHING, Caller, _id, iso, number, stamp, text
-from .wire import Abandoned, Block, Operation, Pause
 
 T = TypeVar("T")
 

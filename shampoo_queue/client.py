@@ -12,10 +12,11 @@ from .engines import Route, route
 from .errors import ConfigurationError
 from .facade import AsyncClient, AsyncOps, AsyncRegistry, Client, Ops, Registry
 from .history import Event, HistoryOperations
+from .moves import Operation, T
 from .ops import OpsOperations
 from .registry import Operator, RegistryOperations
 from .tools import Caller
-from .wire import AsyncWire, Operation, T, Wire
+from .wire import AsyncWire, Wire
 
 DEFAULT_URL = "embedded://"
 

@@ -15,7 +15,7 @@ from .errors import ToolError
 from .ops import Expired, OpsOperations
 from .registry import Principal, Quorum, RegistryOperations, Task
 from .tools import Answer, Caller
-from .wire import Operation
+from .moves import Operation
 
 T = TypeVar("T")
 R = TypeVar("R", bound=contract.Result)

@@ -11,9 +11,9 @@ from typing import Any
 
 from .contract import EVENT_FACTS, EVENT_FIELDS, limit
 from .errors import InvalidArgument
+from .moves import Move, Operation
 from .registry import Operator
 from .tools import is_unicode, number, stamp, text
-from .wire import Move, Operation
 
 _ALWAYS = ("event", "entity_id", "actor", "at")
 _NUMBERS = ("attempts", "fence")

@@ -9,9 +9,9 @@ from typing import Any
 from . import keys
 from .contract import KIND, limit
 from .errors import InvalidArgument
+from .moves import Command, Operation
 from .registry import Operator
 from .tools import _UUID, NOTHING, is_unicode, number, stamp, text
-from .wire import Command, Operation
 
 _BATCH = 500
 _MOST_RUNNING = 1_000_000

@@ -13,8 +13,8 @@ from typing import Any
 
 from .contract import limit
 from .errors import InvalidArgument, Refusal
+from .moves import Move, Operation
 from .tools import _UUID, NOTHING, RequestIds, digest_of, immutable, is_unicode, own_holder, slot_of, stamp, text
-from .wire import Move, Operation
 
 
 @dataclass(frozen=True, slots=True)

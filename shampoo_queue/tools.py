@@ -24,7 +24,7 @@ import orjson
 from . import contract
 from .contract import BY_NAME, Meta, Tool, check, limit, safe_name
 from .errors import InvalidArgument, ToolError, Unauthenticated, UnknownTool
-from .wire import Move, Operation
+from .moves import Move, Operation
 
 log = logging.getLogger("shampoo_queue")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from shampoo_queue import Client, Shampoo, scripts
 from shampoo_queue.keys import prefix, spell
-from shampoo_queue.wire import Command, Move, Operation
+from shampoo_queue.moves import Command, Move, Operation
 from tests import audit
 
 _numbers = itertools.count(1)

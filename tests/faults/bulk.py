@@ -8,8 +8,8 @@ from typing import Any
 from redis import Redis
 
 from shampoo_queue.keys import prefix
+from shampoo_queue.moves import Move
 from shampoo_queue.tools import immutable
-from shampoo_queue.wire import Move
 from tests import audit
 from tests.faults.proxy import Address
 from tests.queue import Queue

@@ -11,7 +11,7 @@ from typing import Any
 
 from shampoo_queue import scripts
 from shampoo_queue.contract import JobClaimResult
-from shampoo_queue.wire import Move
+from shampoo_queue.moves import Move
 from tests.faults.flavours import Flavour
 from tests.queue import Queue
 

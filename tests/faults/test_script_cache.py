@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from shampoo_queue import scripts
-from shampoo_queue.wire import Move
+from shampoo_queue.moves import Move
 from tests.conftest import REAL
 from tests.faults.cases import Stage, call_every_tool
 from tests.faults.conftest import Open, Start, closing_all_of

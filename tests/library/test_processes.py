@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from shampoo_queue import AsyncShampoo, Client, Shampoo
-from shampoo_queue.wire import Command, Operation
+from shampoo_queue.moves import Command, Operation
 from tests.library.flavours import FIVE, REAL, REDIS7, THREE
 from tests.queue import Queue
 
