@@ -8,10 +8,12 @@ from collections import Counter
 from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 from shampoo_queue import AsyncClient, AsyncShampoo, errors
+from shampoo_queue.claims import Ending
 from tests.library.flavours import on
 from tests.queue import Queue
 from tests.servers import Server
@@ -27,7 +29,9 @@ class Pair:
         worker, conductor = shampoo.client(f"w{who}"), shampoo.client("c")
         self.lane_list = worker.lane_list
         self.job_claim, self.job_complete = worker.job_claim, worker.job_complete
-        self.job_create = conductor.job_create
+        self.job_create, self.create_many = conductor.job_create, conductor.create_many
+        self.claim_wait, self.claim_many = worker.claim_wait, worker.claim_many
+        self.renew_many, self.end_many = worker.renew_many, worker.end_many
 
 
 @dataclass
@@ -54,7 +58,7 @@ class Storm:
         while self.outcomes["cut off"] < cancellations:
             number = next(self.numbers)
             who = number % CALLERS
-            what = (self._list, self._list, self._list, self._create, self._claim)[number // CALLERS % 5]
+            what = (self._list, self._list, self._create, self._claim, self._wait, self._batch)[number // CALLERS % 6]
             await self._cut(asyncio.ensure_future(what(who, number)))
 
     async def _cut(self, call: asyncio.Future[None]) -> None:
@@ -97,6 +101,23 @@ class Storm:
         done = await client.job_complete(job_id=claim.job_id, outcome="completed", fence=claim.fence)
         assert (done.job_id, done.state) == (claim.job_id, "completed")
 
+    async def _wait(self, who: int, number: int) -> None:
+        claim = await self.clients[who].claim_wait(f"none{number}", timeout=0.004)
+        assert not claim.claimed
+
+    async def _batch(self, who: int, number: int) -> None:
+        """Replies that travel together are each their own call's, too."""
+        client = self.clients[who]
+        wanted = [f"w{who}:{number}:{n}" for n in range(3)]
+        job = {"kind": f"b{number}", "project": f"p{who}"}
+        created = [job.job_id for job in good(await client.create_many(job | {"payload": text} for text in wanted))]
+        claims = await client.claim_many(5, kind=f"b{number}")
+        assert [(claim.job_id, claim.payload) for claim in claims] == list(zip(created, wanted, strict=True))
+        renewed = good(await client.renew_many(claims))
+        assert [one.job_id for one in renewed] == created
+        ended = good(await client.end_many(Ending(claim, "completed") for claim in claims))
+        assert [one.job_id for one in ended] == created
+
     async def settle(self) -> None:
         """Hold every reply against what is stored, and ask again for creations that lost theirs."""
         for job_id, payload in self.created.items():
@@ -108,6 +129,11 @@ class Storm:
             assert await self.shampoo.ops.payload(again.job_id) == payload
             self.outcomes["found" if again.replayed else "made anew"] += 1
             self.created[again.job_id] = payload
+
+
+def good(answers: list[Any]) -> list[Any]:
+    assert not [answer for answer in answers if isinstance(answer, errors.ToolError)]
+    return answers
 
 
 def blown(queue: Queue, cancellations: int) -> Counter[str]:
