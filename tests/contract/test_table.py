@@ -263,7 +263,7 @@ def test_the_limits_are_those_of_the_contract() -> None:
         "limited_kinds": 50,
         "waiter_kinds": 16,
         "wait_look": 8_000,
-        "wait_stay": 30_000,
+        "wait_stay": 60_000,
     }.items()
 
 
