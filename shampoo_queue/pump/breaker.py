@@ -161,8 +161,9 @@ class Hosts:
         while host.waiting and self._free(host):
             waiter = host.waiting[0]
             self._remove(host, waiter)
-            host.running += 1
-            waiter.called.set_result(None)
+            if not waiter.called.done():  # else it was cancelled, and has not run since
+                host.running += 1
+                waiter.called.set_result(None)
         loop = asyncio.get_running_loop()
         if host.waiting and host.timer is None and host.next_probe_at > loop.time():
             host.timer = loop.call_at(host.next_probe_at, self._pause_over, host)
@@ -218,7 +219,8 @@ class Hosts:
 
     def _give_back(self, host: _Host, waiter: _Waiter, why: Crowded) -> None:
         self._remove(host, waiter)
-        waiter.called.set_exception(why)
+        if not waiter.called.done():
+            waiter.called.set_exception(why)
 
     def _remove(self, host: _Host, waiter: _Waiter) -> None:
         host.waiting.remove(waiter)

@@ -213,6 +213,22 @@ async def drop() -> None:
 
 
 @alone
+async def test_a_job_cancelled_in_the_moment_before_it_is_called_takes_nobodys_place() -> None:
+    hosts = Hosts(PATIENCE)
+    running = [Delivery(hosts) for _ in range(PATIENCE.per_host)]
+    waiting = [Delivery(hosts) for _ in range(4)]
+    await settle()
+    for one in (*running, *waiting[:3]):
+        one.task.cancel()  # who runs ends first, before who waits has taken itself out
+    await asyncio.wait([one.task for one in running + waiting[:3]])
+    await waiting[3].end(True)
+    fresh = [Delivery(hosts) for _ in range(PATIENCE.per_host)]
+    for one in fresh:
+        await one.end(True)
+    assert hosts.waiting == 0
+
+
+@alone
 async def test_when_room_is_short_a_host_that_is_down_gives_back_the_job_with_most_attempts_left() -> None:
     hosts = Hosts(PATIENCE)
     await open_circuit(hosts)
