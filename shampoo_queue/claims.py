@@ -27,7 +27,7 @@ from .contract import (
 )
 from .errors import InvalidArgument, ShampooError, ToolError
 from .moves import Abandoned, Block, Operation, Pause
-from .tools import NOTHING, Caller, _id, iso, number, stamp, text
+from .tools import NOTHING, Caller, _id, is_unicode, iso, number, stamp, text
 
 T = TypeVar("T")
 
@@ -88,6 +88,7 @@ class ClaimOperations:
         `JobNotFound`, `JobAlreadyTerminal`, `JobNotClaimed`, `LeaseExpired`, `Unauthenticated`, `InvalidArgument` or
         `Unavailable`.
         """
+        fence = _fence(claim)
         seconds = claim.meta.lease_seconds if lease_seconds is None else lease_seconds
         if (
             not isinstance(seconds, int)
@@ -95,7 +96,7 @@ class ClaimOperations:
             or not limit("lease_min") <= seconds <= limit("lease_max")
         ):
             raise InvalidArgument("lease_seconds must be a whole number from 1 to 3600")
-        reply = yield from self._caller.move("job_renew", _id(claim.job_id), str(seconds * 1000), fence=_fence(claim))
+        reply = yield from self._caller.move("job_renew", _id(claim.job_id), str(seconds * 1000), fence=fence)
         return JobRenewResult(job_id=claim.job_id, lease_until=iso(int(reply[0])))
 
     def complete(self, claim: JobClaimResult, *, result_ref: str | None = None) -> Operation[JobCompleteResult]:
@@ -141,6 +142,8 @@ class ClaimOperations:
         return (yield from gather(map(self._create, jobs)))
 
     def _create(self, job: Mapping[str, Any]) -> Operation[JobCreateResult]:
+        if not isinstance(job, Mapping):
+            raise InvalidArgument("a job must be an object of arguments")
         arguments = {name: value for name, value in job.items() if name != "delay_seconds"}
         also = delayed(job.get("delay_seconds", 0.0))
         return (yield from self._caller.typed(JobCreateResult, "job_create", arguments, also=also))
@@ -188,9 +191,16 @@ class ClaimOperations:
         self, done: Iterable[tuple[JobClaimResult, str | None]]
     ) -> Operation[list[JobCompleteResult | ToolError]]:
         """Complete claims, each with its ``result_ref``; give in order the result of each, or the error that it met."""
-        return (yield from gather(self.complete(claim, result_ref=result_ref) for claim, result_ref in done))
+        return (yield from gather(map(self._complete_pair, done)))
+
+    def _complete_pair(self, pair: tuple[JobClaimResult, str | None]) -> Operation[JobCompleteResult]:
+        if not isinstance(pair, Sequence) or len(pair) != 2:
+            raise InvalidArgument("what is done must be pairs of a claim and its result_ref")
+        return (yield from self.complete(pair[0], result_ref=pair[1]))
 
     def _let_go(self, ending: Ending) -> Operation[JobCompleteResult | JobReleaseResult]:
+        if not isinstance(ending, Ending):
+            raise InvalidArgument("endings must be Ending objects")
         if ending.outcome == "released":
             return (yield from self.release(ending.claim, delay_seconds=ending.delay_seconds, reason=ending.reason))
         reason = ending.reason if ending.outcome == "failed" else ""
@@ -207,8 +217,8 @@ class ClaimOperations:
     ) -> Operation[JobClaimResult]:
         """Claim a job, waiting for one for ``timeout`` seconds, or for ever; false when the time is over.
 
-        ``kind`` is one kind, several, or None for any. The wait itself takes no job: ending it early loses nothing.
-        Raises as ``job_claim``.
+        ``kind`` is one kind, several, or None for any. The wait itself takes no job: ending it early loses nothing,
+        but for a claim made in that very moment, whose job comes back when its lease lapses. Raises as ``job_claim``.
         """
         kinds = _kinds(kind)
         until = _until(timeout)
@@ -233,8 +243,10 @@ class ClaimOperations:
         ``waiter`` is a name from `new_waiter`, one for each caller that waits. Raises as ``job_claim``.
         """
         asked = tuple(kinds) if 0 < len(kinds) <= limit("waiter_kinds") else ("",)
+        if not isinstance(waiter, str) or not is_unicode(waiter):
+            raise InvalidArgument("waiter must be a name from new_waiter()")
         for kind in kinds:
-            check(BY_NAME["job_claim"], {"kind": kind})
+            _check_kind(kind)
         try:
             return (yield from self._wait_for_work(waiter, asked, _until(timeout)))
         except Abandoned:
@@ -266,6 +278,8 @@ class ClaimOperations:
 
     def leave(self, waiter: str) -> Operation[None]:
         """Take back what `wait_for_work` registered, and end one that waits in another thread or loop."""
+        if not isinstance(waiter, str) or not is_unicode(waiter):
+            raise InvalidArgument("waiter must be a name from new_waiter()")
         yield from self._caller.move("job_wait", waiter, "-1")
 
     # One job -------------------------------------------------------------------------------------------------
@@ -344,7 +358,15 @@ def _kinds(kind: Any) -> tuple[str, ...]:
         return (kind,)
     if not isinstance(kind, Sequence) or not kind:
         raise InvalidArgument("kind must be text, or one or more of them; None asks for any")
+    for one in kind:
+        _check_kind(one)
     return tuple(kind)
+
+
+def _check_kind(kind: Any) -> None:
+    if not isinstance(kind, str):
+        raise InvalidArgument("each kind must be text")  # None among several would ask for any
+    check(BY_NAME["job_claim"], {"kind": kind})
 
 
 def _known_id(job_id: Any) -> str:
@@ -352,7 +374,7 @@ def _known_id(job_id: Any) -> str:
 
 
 def _fence(claim: JobClaimResult) -> int:
-    if claim.fence is None:
+    if not isinstance(claim, JobClaimResult) or claim.fence is None:
         raise InvalidArgument("this claim holds no job")
     return claim.fence
 

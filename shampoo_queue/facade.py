@@ -12,10 +12,10 @@ from . import contract
 from .claims import ClaimOperations, Ending, delayed
 from .contract import JobClaimResult, JobCompleteResult, JobCreateResult, JobReleaseResult, JobRenewResult, JobStanding
 from .errors import ToolError
+from .moves import Operation
 from .ops import Expired, OpsOperations
 from .registry import Principal, Quorum, RegistryOperations, Task
 from .tools import Answer, Caller
-from .moves import Operation
 
 T = TypeVar("T")
 R = TypeVar("R", bound=contract.Result)
@@ -355,8 +355,8 @@ class Client:
     ) -> JobClaimResult:
         """Claim a job, waiting for one for ``timeout`` seconds, or for ever; false when the time is over.
 
-        ``kind`` is one kind, several, or None for any. The wait itself takes no job: ending it early loses nothing.
-        Raises as ``job_claim``.
+        ``kind`` is one kind, several, or None for any. The wait itself takes no job: ending it early loses nothing,
+        but for a claim made in that very moment, whose job comes back when its lease lapses. Raises as ``job_claim``.
         """
         return self._run(self._operations.claim_wait(kind, lease_seconds=lease_seconds, timeout=timeout))
 
@@ -835,8 +835,8 @@ class AsyncClient:
     ) -> JobClaimResult:
         """Claim a job, waiting for one for ``timeout`` seconds, or for ever; false when the time is over.
 
-        ``kind`` is one kind, several, or None for any. The wait itself takes no job: ending it early loses nothing.
-        Raises as ``job_claim``.
+        ``kind`` is one kind, several, or None for any. The wait itself takes no job: ending it early loses nothing,
+        but for a claim made in that very moment, whose job comes back when its lease lapses. Raises as ``job_claim``.
         """
         return await self._run(self._operations.claim_wait(kind, lease_seconds=lease_seconds, timeout=timeout))
 

@@ -35,10 +35,10 @@ from . import contract
 from .claims import ClaimOperations, Ending, delayed
 from .contract import JobClaimResult, JobCompleteResult, JobCreateResult, JobReleaseResult, JobRenewResult, JobStanding
 from .errors import ToolError
+from .moves import Operation
 from .ops import Expired, OpsOperations
 from .registry import Principal, Quorum, RegistryOperations, Task
 from .tools import Answer, Caller
-from .moves import Operation
 
 T = TypeVar("T")
 R = TypeVar("R", bound=contract.Result)

@@ -305,11 +305,14 @@ class AsyncWire(_Wire):
         """Run one operation to its result."""
         go_on: Callable[[Any], Step] = operation.send
         reply: Any = None
+        task = asyncio.current_task()
+        cancelled_before = task.cancelling() if task else 0
         try:
             while True:
                 step = go_on(reply)
                 try:
                     go_on, reply = operation.send, await self._take(step)
+                    _unless_cancelled(task, cancelled_before)
                 except errors.ShampooError as refusal:
                     go_on, reply = operation.throw, refusal
                 except BaseException:
@@ -425,6 +428,12 @@ class AsyncWire(_Wire):
         finally:
             await asyncio.shield(_give_back(pool, connection, clean))
         return replies
+
+
+def _unless_cancelled(task: asyncio.Task[Any] | None, before: int) -> None:
+    """Cancel what was asked to be and goes on: Python 3.11 can lose a request that comes as a command is sent."""
+    if task and task.cancelling() > before:
+        raise asyncio.CancelledError
 
 
 async def _give_back(pool: Any, connection: Any, clean: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -62,7 +63,8 @@ def pump(
     2xx completes a job; 408, 425, 429, 5xx and network errors are tried again, at most five times; all else fails it.
 
     The secrets file maps each project to a secret (base64, with or without whsec_), to a list of two while one
-    replaces the other, or to null for no signature; "*" stands for every other project.
+    replaces the other, or to null for no signature; "*" stands for every other project. It is read again when it
+    changes.
     """
     client_id = runs.caller()
     made = _pump(kind, networks, secrets or _variable("SHAMPOO_PUMP_SECRETS"), concurrency, lease)
@@ -78,13 +80,15 @@ def _pump(kind: str, networks: tuple[str, ...], secrets: str, concurrency: int, 
     from ..pump import Pump, Signer, parse_networks
 
     said = networks or [text for text in _variable("SHAMPOO_PUMP_ALLOW_NETWORKS").split(",") if text.strip()]
-    return Pump(
-        Signer.read(secrets) if secrets else None,
-        kind=kind,
-        allowed=parse_networks(said),
-        concurrency=concurrency,
-        lease_seconds=lease,
-    )
+    signer = Signer.read(secrets) if secrets else Signer.none()
+    allowed = parse_networks(said)
+    try:
+        return Pump(signer, kind=kind, allowed=allowed, concurrency=concurrency, lease_seconds=lease)
+    except OSError as error:
+        # Only the certificates are read here: from where the environment says, or else from the system.
+        named = next((name for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if os.environ.get(name)), "the system")
+        reason = "there are none" if isinstance(error, ssl.SSLError) else error.strerror
+        raise ConfigurationError(f"no trusted certificates can be read from {named}: {reason}") from None
 
 
 def _variable(name: str) -> str:

@@ -25,7 +25,8 @@ LEAVE_SECONDS = 2.0
 STATUSES = """\b
 Exit status:
   0    stopped, or done with --burst
-  1    a handler did not end and was left behind; or the queue refused the principal
+  1    a handler did not end and was left behind, or the queue could not be told what became of a job;
+       or the queue refused the principal
   2    wrong usage or configuration
   3    the queue is unavailable at the start
   130  ended at once by a second Ctrl-C
@@ -73,21 +74,23 @@ def _logged(show: Show, watched: bool) -> Iterator[None]:
 
     A module that has set logging up for itself gets the records too, and nothing is shown twice.
     """
-    log = logging.getLogger("shampoo_queue.worker")
+    logs = [logging.getLogger(f"shampoo_queue.{name}") for name in ("worker", "pump")]
     if logging.getLogger().handlers:
         yield
         return
     handler = _Lines(show)
     handler.setLevel(logging.WARNING if watched else logging.INFO)
-    before = log.level, log.propagate
-    log.setLevel(before[0] or logging.INFO)
-    log.propagate = False
-    log.addHandler(handler)
+    before = [(log, log.level, log.propagate) for log in logs]
+    for log in logs:
+        log.setLevel(log.level or logging.INFO)
+        log.propagate = False
+        log.addHandler(handler)
     try:
         yield
     finally:
-        log.removeHandler(handler)
-        log.level, log.propagate = before
+        for log, level, propagate in before:
+            log.removeHandler(handler)
+            log.level, log.propagate = level, propagate
 
 
 class _Lines(logging.Handler):
@@ -115,7 +118,7 @@ def leave(ended: Stats) -> int:
 
 
 def _status(ended: Stats) -> int:
-    if ended.abandoned:
+    if ended.abandoned or ended.unsent:
         return ABANDONED
     return INTERRUPTED if ended.interrupted else DONE
 
@@ -130,9 +133,11 @@ def _threads_end() -> bool:
 
 
 def leave_stuck(ended: Stats) -> None:
-    """Leave from beside an event loop that a handler does not give back."""
-    streams.note("warning: a handler does not give the event loop back and is left behind")
-    _exit(_status(ended))
+    """Leave from beside a run that does not end."""
+    streams.note(
+        "warning: a handler does not give way, or the queue does not answer; what is held is left to its lease"
+    )
+    _exit(_status(ended) or ABANDONED)
 
 
 def _exit(status: int) -> None:

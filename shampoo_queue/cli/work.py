@@ -54,6 +54,10 @@ def find(name: str) -> Worker:
     from ..worker import Worker
 
     module, _, attribute = name.partition(":")
+    if "/" in module or module.startswith(".") or module.endswith(".py"):
+        raise ConfigurationError(
+            f"{safe_name(module)} is a path: name the module, as after import, for instance mine:worker"
+        )
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -71,6 +75,8 @@ def find(name: str) -> Worker:
 
 def _defect(error: BaseException) -> str:
     """Say what went wrong in a module, and where."""
-    last = traceback.extract_tb(error.__traceback__)[-1:]
-    place = "".join(f" ({Path(frame.filename).name}:{frame.lineno})" for frame in last)
+    if isinstance(error, SyntaxError):
+        return f"{type(error).__name__}: {error.msg} ({Path(error.filename or '?').name}:{error.lineno})"
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen ")]
+    place = "".join(f" ({Path(frame.filename).name}:{frame.lineno})" for frame in own[2:][-1:])
     return f"{type(error).__name__}: {error}{place}"

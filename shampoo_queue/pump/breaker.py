@@ -1,9 +1,8 @@
 """Let each host hold back only itself: so many deliveries at once, and none but a probe while the host is down.
 
 A claim has spent an attempt already, so a job whose host is full or down is kept here, under its lease, instead of
-being tried or given back. Jobs are given back only for a host that shows no sign of life, and only when too many are
-kept or one is kept for too long: that costs a job one attempt, untried. A host that answers, however slowly, costs its
-jobs none; when all places are taken by such jobs, the pump claims no more until there is room.
+being tried or given back. A job is given back untried only when too many are kept, or when it is kept for too long for
+a host that shows no sign of life: that costs it one attempt. The last attempt is never given back, but made.
 """
 
 from __future__ import annotations
@@ -17,12 +16,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from math import inf
 
+from ..contract import limit
 from .payload import Origin
 
 MOST_REMEMBERED = 1_024
 LATE_SECONDS = 0.5  # for a look, by which it shows that the whole process stood still
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("shampoo_queue.pump")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,10 @@ class Patience:
     opens_after: int = 5
     first_pause_seconds: float = 5.0
     most_pause_seconds: float = 600.0
-    quiet_seconds: float = 5.0  # without a sign of life from a host that has jobs waiting
-    most_waiting: int = 256
+    quiet_seconds: float = 20.0  # without a sign of life from a host that is being sent to
+    most_waiting: int = 1_000
+    most_waiting_bytes: int = 64 * 2**20
+    longest_guess_seconds: float = 3_600.0  # of the time that a busy host needs for what waits
     most_wait_seconds: float = 600.0
     look_seconds: float = 0.25
 
@@ -64,7 +66,9 @@ class Turn:
 @dataclass(slots=True)
 class _Host:
     alive_at: float
+    proven: bool = False
     running: int = 0
+    seconds_each: float = 1.0
     failures: int = 0
     pause_seconds: float = 0.0
     next_probe_at: float = 0.0
@@ -75,18 +79,24 @@ class _Host:
 @dataclass(slots=True, eq=False)
 class _Waiter:
     attempts: int
+    size: int
     number: int
     began_at: float
     called: asyncio.Future[None]
+
+    @property
+    def last(self) -> bool:
+        """Whether this attempt is the job's last."""
+        return self.attempts >= limit("attempts")
 
 
 class Hosts:
     """Who may send to which host now. It belongs to one event loop."""
 
-    def __init__(self, patience: Patience) -> None:
-        self._patience = patience
+    def __init__(self, patience: Patience, concurrency: float = inf) -> None:
+        self._patience, self._concurrency = patience, concurrency
         self._hosts: dict[Origin, _Host] = {}
-        self._waiting = 0
+        self._running = self._waiting = self._bytes = 0
         self._looking = self._stopped = False
         self._looked_at = self._stood_still_at = -inf
         self._numbers = itertools.count()
@@ -97,49 +107,71 @@ class Hosts:
         return self._waiting
 
     @asynccontextmanager
-    async def turn(self, origin: Origin, attempts: int) -> AsyncIterator[Turn]:
+    async def turn(self, origin: Origin, attempts: int, size: int = 0) -> AsyncIterator[Turn]:
         """Wait until the host may be sent to, and count as one of its deliveries inside; raise `Crowded`.
 
-        Of jobs kept for one host, those with more ``attempts`` behind them stay when room is short.
+        Of jobs kept for one host, those with more ``attempts`` behind them stay when room is short. ``size`` is what
+        keeping the job costs, in bytes.
         """
         host = self._hosts.setdefault(origin, _Host(alive_at=asyncio.get_running_loop().time()))
         if host.waiting or not self._free(host):
-            await self._wait(origin, host, attempts)
+            await self._wait(origin, host, attempts, size)
         else:
-            host.running += 1
+            self._begin(host)
         self._look_again()
         turn, began_at = Turn(), asyncio.get_running_loop().time()
         try:
             yield turn
         finally:
-            host.running -= 1
+            self._end(host)
             # What failed because this process stood still says nothing of the host.
             blameless = turn.alive is False and began_at < self._stood_still_at
             self._learn(origin, host, None if blameless else turn.alive)
-            self._call(host)
+            if turn.alive:
+                host.seconds_each += 0.2 * (asyncio.get_running_loop().time() - began_at - host.seconds_each)
+            self._call_all()
             self._forget(origin, host)
 
     def stop(self) -> None:
-        """Give back every job that waits now or later; those that are being sent go on."""
+        """Give back every job that waits now or later, or make its last attempt; those that are being sent go on."""
         self._stopped = True
         for host in self._hosts.values():
             for waiter in list(host.waiting):
-                self._give_back(host, waiter, Stopping("the pump stops", self._pause_left(host)))
+                self._send_off(host, waiter, Stopping("the pump stops", self._pause_left(host)))
+
+    def _begin(self, host: _Host) -> None:
+        if not host.running:
+            host.alive_at = asyncio.get_running_loop().time()  # its silence counts from now
+        host.running += 1
+        self._running += 1
+
+    def _end(self, host: _Host) -> None:
+        host.running -= 1
+        self._running -= 1
 
     def _free(self, host: _Host) -> bool:
-        """Whether one more delivery may go to the host now; a host that is down gets one at a time."""
-        now = asyncio.get_running_loop().time()
-        down = host.failures >= self._patience.opens_after
-        return now >= host.next_probe_at and host.running < (1 if down else self._patience.per_host)
+        """Whether one more delivery may go to the host now.
 
-    async def _wait(self, origin: Origin, host: _Host, attempts: int) -> None:
+        A host that is down gets one at a time; and so does, when every second place is taken, one that has not
+        answered yet, lest hosts that hang take the places of those that do not.
+        """
+        if self._running >= self._concurrency or asyncio.get_running_loop().time() < host.next_probe_at:
+            return False
+        doubtful = host.failures > 0 or not host.proven
+        alone = host.failures >= self._patience.opens_after or (doubtful and self._running >= self._concurrency / 2)
+        return host.running < (1 if alone else self._patience.per_host)
+
+    async def _wait(self, origin: Origin, host: _Host, attempts: int, size: int) -> None:
         """Keep a job until it is called; it then counts as running already."""
-        if self._stopped:
-            raise Stopping("the pump stops", self._pause_left(host))
         loop = asyncio.get_running_loop()
-        waiter = _Waiter(attempts, next(self._numbers), loop.time(), loop.create_future())
+        waiter = _Waiter(attempts, size, next(self._numbers), loop.time(), loop.create_future())
+        if self._stopped and not waiter.last:
+            raise Stopping("the pump stops", self._pause_left(host))
+        if self._stopped:
+            return self._begin(host)
         host.waiting.append(waiter)
         self._waiting += 1
+        self._bytes += size
         self._look_again()
         self._call(host)
         self._make_room()
@@ -150,8 +182,8 @@ class Hosts:
                 self._remove(host, waiter)
             elif not waiter.called.cancelled() and waiter.called.exception() is None:
                 # Called and cancelled in the same moment: the next one may go.
-                host.running -= 1
-                self._call(host)
+                self._end(host)
+                self._call_all()
             raise
         finally:
             self._forget(origin, host)
@@ -161,12 +193,20 @@ class Hosts:
         while host.waiting and self._free(host):
             waiter = host.waiting[0]
             self._remove(host, waiter)
-            if not waiter.called.done():  # else it was cancelled, and has not run since
-                host.running += 1
-                waiter.called.set_result(None)
+            self._let_go(host, waiter)
         loop = asyncio.get_running_loop()
         if host.waiting and host.timer is None and host.next_probe_at > loop.time():
             host.timer = loop.call_at(host.next_probe_at, self._pause_over, host)
+
+    def _call_all(self) -> None:
+        """Let those go for whom there is a place now: hosts with few deliveries under way first."""
+        for host in sorted((one for one in self._hosts.values() if one.waiting), key=lambda one: one.running):
+            self._call(host)
+
+    def _let_go(self, host: _Host, waiter: _Waiter) -> None:
+        if not waiter.called.done():  # else it was cancelled, and has not run since
+            self._begin(host)
+            waiter.called.set_result(None)
 
     def _pause_over(self, host: _Host) -> None:
         host.timer = None
@@ -190,16 +230,24 @@ class Hosts:
                 host.alive_at = now
         for host in self._lifeless():
             for waiter in [one for one in host.waiting if one.began_at <= now - self._patience.most_wait_seconds]:
-                self._give_back(host, waiter, self._crowded(host, "it does not answer"))
+                self._send_off(host, waiter, self._crowded(host, "it does not answer"))
         self._make_room()
         self._look_again()
 
     def _make_room(self) -> None:
-        """Make room at the cost of the lifeless host with most jobs waiting, and of those with most attempts left."""
-        while self._waiting > self._patience.most_waiting and (hosts := self._lifeless()):
-            host = max(hosts, key=lambda host: len(host.waiting))
+        """Make room at the cost of the host with most jobs waiting, a lifeless one if any, and of its newest jobs."""
+        patience = self._patience
+        while self._waiting > patience.most_waiting or self._bytes > patience.most_waiting_bytes:
+            lifeless = self._lifeless()
+            host = max(lifeless or self._hosts.values(), key=lambda host: len(host.waiting))
             waiter = max(host.waiting, key=lambda waiter: (-waiter.attempts, waiter.number))
-            self._give_back(host, waiter, self._crowded(host, "it does not answer, and too many jobs wait"))
+            if lifeless:
+                crowded = self._crowded(host, "it does not answer, and too many jobs wait")
+            else:
+                needed = len(host.waiting) * host.seconds_each / patience.per_host
+                delay = min(max(needed, self._pause_left(host)), patience.longest_guess_seconds)
+                crowded = Crowded("it is busy, and too many jobs wait", delay)
+            self._send_off(host, waiter, crowded)
 
     def _lifeless(self) -> list[_Host]:
         """Give the hosts that are down, or have been quiet for long, and have jobs waiting."""
@@ -207,7 +255,8 @@ class Hosts:
         return [
             host
             for host in self._hosts.values()
-            if host.waiting and (host.failures >= self._patience.opens_after or host.alive_at <= quiet_since)
+            if host.waiting
+            and (host.failures >= self._patience.opens_after or (host.running and host.alive_at <= quiet_since))
         ]
 
     def _crowded(self, host: _Host, reason: str) -> Crowded:
@@ -217,14 +266,18 @@ class Hosts:
     def _pause_left(self, host: _Host) -> float:
         return max(0.0, host.next_probe_at - asyncio.get_running_loop().time())
 
-    def _give_back(self, host: _Host, waiter: _Waiter, why: Crowded) -> None:
+    def _send_off(self, host: _Host, waiter: _Waiter, why: Crowded) -> None:
+        """Give a job back; or let it be tried, where another claim could not be had."""
         self._remove(host, waiter)
-        if not waiter.called.done():
+        if waiter.last:
+            self._let_go(host, waiter)
+        elif not waiter.called.done():
             waiter.called.set_exception(why)
 
     def _remove(self, host: _Host, waiter: _Waiter) -> None:
         host.waiting.remove(waiter)
         self._waiting -= 1
+        self._bytes -= waiter.size
 
     def _learn(self, origin: Origin, host: _Host, alive: bool | None) -> None:
         """Count a failure or a sign of life; each failure of a host that is down doubles its pause."""
@@ -232,7 +285,7 @@ class Hosts:
         if alive:
             if host.failures >= patience.opens_after:
                 _log.info("%s answers again", origin)
-            host.failures, host.pause_seconds, host.next_probe_at = 0, 0.0, 0.0
+            host.failures, host.pause_seconds, host.next_probe_at, host.proven = 0, 0.0, 0.0, True
             host.alive_at = asyncio.get_running_loop().time()
         elif alive is False:
             host.failures += 1

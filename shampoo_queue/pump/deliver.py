@@ -42,7 +42,8 @@ class Verdict:
     """How an attempt ended.
 
     ``text`` is the ``result_ref`` of a completed one and the reason of any other. ``floor_seconds`` is the wait the
-    receiver asked for. ``alive`` says whether the host answered for itself: False counts against it, None says nothing.
+    receiver asked for. ``alive`` says whether the host answered, whatever it said: False counts against it, None says
+    nothing.
     """
 
     outcome: Literal["completed", "failed", "retry"]
@@ -92,7 +93,7 @@ def judge(status: int, headers: Iterable[tuple[bytes, bytes]]) -> Verdict:
     if 200 <= status < 300:
         return Verdict("completed", text, alive=True)
     if status in RETRIED or 500 <= status < 600:
-        return Verdict("retry", text, retry_after(headers), alive=status < 500)
+        return Verdict("retry", text, retry_after(headers), alive=True)
     return Verdict("failed", text, alive=True)
 
 

@@ -69,7 +69,7 @@ class Delivery:
 
 def parse(payload: str) -> Delivery:
     """Read a payload; raise `BadPayload`."""
-    facts = _object(payload)
+    facts = json_object(payload)
     origin, target = _uri(facts.get("uri"))
     method = facts.get("method", "POST")
     if method not in METHODS:
@@ -81,11 +81,12 @@ def parse(payload: str) -> Delivery:
     return Delivery(origin, target, method, _headers(facts.get("headers", {}), kind), _encoded(body))
 
 
-def _object(payload: str) -> dict[str, Any]:
+def json_object(text: str) -> dict[str, Any]:
+    """Read a JSON object, strictly but for its numbers, which all become 0; raise `BadPayload`."""
     try:
         # Numbers are not looked at, and a long one must not cost time or fail.
         found = json.loads(
-            payload, object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=_number, parse_float=_number
+            text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=_number, parse_float=_number
         )
     except (json.JSONDecodeError, RecursionError):
         raise BadPayload("not a JSON document") from None
@@ -173,7 +174,8 @@ def _headers(given: Any, kind: str) -> tuple[tuple[str, str], ...]:
 def _check_header(name: str, value: Any) -> None:
     if not _NAME.fullmatch(name):
         raise BadPayload("a header's name is no HTTP token")
-    if _RESERVED.fullmatch(name):
+    # Receivers behind CGI or WSGI take both spellings for one header.
+    if _RESERVED.fullmatch(name.replace("_", "-")):
         raise BadPayload(f"the header {name} may not be set")
     if not isinstance(value, str):
         raise BadPayload(f"the header {name} must be a string")

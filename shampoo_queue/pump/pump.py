@@ -27,11 +27,11 @@ from .signing import NoSecret, Signer
 KIND = "delivery"
 CONCURRENCY = 64
 LEASE_SECONDS = 60
-BACKOFF_SECONDS = (5.0, 30.0, 120.0, 600.0)
+BACKOFF_SECONDS = (5.0, 300.0, 1_800.0, 7_200.0)
 LEASE_SHARE = 0.8  # of the lease, at most, in which a delivery may still send
 LOOK_SECONDS = 0.2
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("shampoo_queue.pump")
 
 
 class Pump:
@@ -56,7 +56,7 @@ class Pump:
         are full or down. ``allowed`` names networks beyond the public ones. After attempt *n* a job waits at least
         ``backoff_seconds[n - 1]``, the last of them after all later ones.
         """
-        self._signer = signer or Signer({})
+        self._signer = signer or Signer.none()
         self._lease_seconds = lease_seconds
         limits = limits or Limits()
         self._limits = replace(limits, total_seconds=min(limits.total_seconds, lease_seconds * LEASE_SHARE))
@@ -87,8 +87,7 @@ class Pump:
             watch.cancel()
 
     def _begin(self) -> None:
-        self._hosts = Hosts(self._patience)
-        self._sending = asyncio.Semaphore(self._concurrency)
+        self._hosts = Hosts(self._patience, self._concurrency)
 
     async def _watch_stop(self) -> None:
         """Give back the jobs that wait for their hosts as soon as the worker stops, not at the end of its grace."""
@@ -104,9 +103,10 @@ class Pump:
             raise Fail(f"payload: {bad}") from None
         project = await self._project(job)
         try:
-            async with self._hosts.turn(delivery.origin, job.attempts) as turn, self._sending:
+            async with self._hosts.turn(delivery.origin, job.attempts, len(job.payload)) as turn:
                 verdict = await self._send(job, delivery, project)
                 turn.alive = verdict.alive
+            _log.info("delivery of job %s, attempt %d: %s", job.job_id, job.attempts, verdict.text)
         except Stopping as stopping:
             raise Release(delay=stopping.delay_seconds, reason=f"drained: {stopping}") from None
         except Crowded as crowded:

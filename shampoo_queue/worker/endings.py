@@ -10,7 +10,16 @@ from math import inf
 
 from ..claims import Ending
 from ..contract import JobCompleteResult, JobReleaseResult
-from ..errors import Internal, JobAlreadyTerminal, JobNotClaimed, JobNotFound, LeaseExpired, ToolError, Unavailable
+from ..errors import (
+    Internal,
+    JobAlreadyTerminal,
+    JobNotClaimed,
+    JobNotFound,
+    LeaseExpired,
+    ToolError,
+    Unauthenticated,
+    Unavailable,
+)
 from ..facade import Client
 from .held import Held, now
 from .observe import LOST, Spans, Stats, Teller, ended_as, log_end
@@ -72,8 +81,10 @@ class Endings:
             case ToolError():
                 if held.job:  # else no handler has seen it
                     self.note_lost(held, answer.message)
-                if not isinstance(answer, NOT_OURS):
+                if isinstance(answer, Unauthenticated):
                     raise answer
+                if not isinstance(answer, NOT_OURS):
+                    log.error("the ending of job %s was refused: %s", held.claim.job_id, answer.message)
             case _:
                 self._outage.back()
                 self._note_end(held, ending)
@@ -93,6 +104,12 @@ class Endings:
         log_end(held, LOST, held.seconds, logging.WARNING, why)
         self._spans.end(held, LOST)
         self._teller.lost(held)
+
+    def note_unsent(self) -> None:
+        """Tell that what is left cannot be sent any more."""
+        if self._unsent:
+            self.counts = replace(self.counts, unsent=len(self._unsent))
+            log.error("the queue could not be told of %d jobs; their leases lapse", len(self._unsent))
 
     def note_abandoned(self, held: Held) -> None:
         """Tell that a handler is left behind."""

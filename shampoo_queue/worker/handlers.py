@@ -17,6 +17,7 @@ Function = Callable[..., Any]
 CONCURRENCY = 8
 BACKOFF_SECONDS = (1.0, 2.0, 4.0, 8.0)
 JITTER = 0.2
+_MOST_SECONDS = round(contract.limit("delay") / (1 + JITTER))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,9 +58,12 @@ def handler_of(
         contract.check(contract.BY_NAME["job_claim"], {"kind": kind, "lease_seconds": lease_seconds})
     except InvalidArgument as error:
         raise ConfigurationError(f"{name}: {error.message}") from None
+    if not callable(function):
+        raise ConfigurationError(f"{name}: a handler is a function")
     is_async = inspect.iscoroutinefunction(function)
-    runs_in = runs_in or ("async" if is_async else "thread")
-    if runs_in not in ("async", "thread", "process"):
+    if runs_in is None:
+        runs_in = "async" if is_async else "thread"
+    if not isinstance(runs_in, str) or runs_in not in ("async", "thread", "process"):
         raise ConfigurationError(f"{name}: runs_in must be async, thread or process")
     if is_async != (runs_in == "async"):
         raise ConfigurationError(f"{name}: runs_in={runs_in!r} needs {'async def' if runs_in == 'async' else 'def'}")
@@ -67,16 +71,21 @@ def handler_of(
         raise ConfigurationError(f"{name}: runs_in='process' needs a function at the top level of a module")
     _number(name, "concurrency", concurrency, 1, 10_000)
     _number(name, "attempts", attempts, 1, contract.limit("attempts"))
-    if time_limit is not None and not time_limit > 0:
+    if time_limit is not None and not (_is_seconds(time_limit) and time_limit > 0):
         raise ConfigurationError(f"{name}: time_limit must be more than 0 seconds")
-    if not all(seconds >= 0 for seconds in backoff):
-        raise ConfigurationError(f"{name}: backoff must be seconds from 0")
+    if isinstance(backoff, str) or not isinstance(backoff, Sequence) or not all(map(_is_seconds, backoff)):
+        raise ConfigurationError(f"{name}: backoff must be seconds from 0 to {_MOST_SECONDS:,}, in a list")
     return Handler(kind, function, runs_in, concurrency, lease_seconds, time_limit, attempts, tuple(backoff))
 
 
 def _number(name: str, what: str, number: Any, least: int, most: int) -> None:
     if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
         raise ConfigurationError(f"{name}: {what} must be a whole number from {least} to {most}")
+
+
+def _is_seconds(length: Any) -> bool:
+    """Whether a value is a length of time that a job can be delayed."""
+    return isinstance(length, int | float) and not isinstance(length, bool) and 0 <= length <= _MOST_SECONDS
 
 
 def _importable(function: Function) -> bool:

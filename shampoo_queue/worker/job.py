@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..contract import limit
+
 if TYPE_CHECKING:
     from ..facade import Client
 
@@ -20,10 +22,13 @@ class Fail(Exception):
 class Release(Exception):
     """Raise in a handler to give the job back: claimable now, or after ``delay`` seconds.
 
-    The attempt counts. A job that has no attempt left can be claimed by nobody, so it fails instead.
+    ``delay`` is in seconds, from 0 to a year, else ValueError. The attempt counts. A job that has no attempt left can
+    be claimed by nobody, so it fails instead.
     """
 
     def __init__(self, delay: float = 0.0, reason: str = "") -> None:
+        if isinstance(delay, bool) or not isinstance(delay, int | float) or not 0 <= delay <= limit("delay"):
+            raise ValueError(f"a delay is a number of seconds from 0 to {limit('delay'):,}")
         super().__init__(reason)
         self.delay, self.reason = delay, reason
 

@@ -49,7 +49,8 @@ class Running:
 class Stats:
     """What a worker does at one instant, and what it has done since it started.
 
-    ``slots`` gives each kind's concurrency. ``abandoned`` handlers did not end when the worker stopped;
+    ``slots`` gives each kind's concurrency. ``abandoned`` handlers did not end when the worker stopped, and
+    ``unsent`` endings could not be told to the queue: the leases of those jobs lapse.
     ``interrupted`` says that a second SIGINT ended it.
     """
 
@@ -61,6 +62,7 @@ class Stats:
     released: int = 0
     lost: int = 0
     abandoned: int = 0
+    unsent: int = 0
     interrupted: bool = False
 
     @property

@@ -63,9 +63,9 @@ def raised(error: BaseException) -> Verdict:
         case Fail():
             return Verdict("fail", reason=_text(error.reason))
         case Release():
-            return Verdict("release", reason=_text(error.reason), delay_seconds=_seconds(error.delay))
+            return Verdict("release", reason=_text(error.reason), delay_seconds=error.delay)
     text = _text(error)
-    name = type(error).__name__
+    name = _name(error)
     return Verdict("raised", reason=_cut(f"{name}: {text}" if text else name), error=error)
 
 
@@ -109,15 +109,15 @@ def _text(value: Any) -> str:
         return f"(its text cannot be read: {type(error).__name__})"
 
 
+def _name(error: BaseException) -> str:
+    try:
+        return str(type(error).__name__)
+    except BaseException:  # a class may have a class of its own
+        return "an exception"
+
+
 def _cut(text: str) -> str:
     return text[: limit("reason")]
-
-
-def _seconds(delay: Any) -> float:
-    """Read a delay; what is no length of time is none."""
-    if isinstance(delay, int | float) and delay > 0:
-        return float(min(delay, 10.0**9))
-    return 0.0
 
 
 def trace_of(error: BaseException | None) -> str:

@@ -15,10 +15,11 @@ from multiprocessing.connection import Connection, wait
 from types import FrameType
 from typing import Any
 
+from .held import now
 from .job import Job, Lost, Unbound
 from .outcome import Verdict, of_call, portable, raised
 
-PARENT_LOOK_SECONDS = 1.0
+PARENT_LOOK_SECONDS = 0.2
 
 
 class _Remote(Unbound):
@@ -37,11 +38,11 @@ class _Remote(Unbound):
             raise answer
 
 
-def main(connection: Connection[Any, Any], module: str, name: str) -> None:
+def main(connection: Connection[Any, Any], module: str, name: str, deadline: Any) -> None:
     """Serve until the parent closes the pipe."""
     os.setsid()
     _leave_signals_to_parent()
-    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(os.getppid(), deadline), daemon=True).start()
     try:
         function: Any = import_module(module)
         for part in name.split("."):
@@ -82,10 +83,16 @@ def _leave_signals_to_parent() -> None:
         signal.signal(number, take)
 
 
-def _end_with_parent(parent: int) -> None:
-    """Wait for the parent's end, on the pipe that dies with it; a copy of that pipe elsewhere is no life sign."""
+def _end_with_parent(parent: int, deadline: Any) -> None:
+    """Wait for the parent's end, on the pipe that dies with it; a copy of that pipe elsewhere is no life sign.
+
+    A parent that stands still cannot end this process when the lease is over, so that is looked at here, too.
+    """
     process = multiprocessing.parent_process()
     assert process is not None
-    while os.getppid() == parent and not wait([process.sentinel], PARENT_LOOK_SECONDS):
-        pass
+    seconds = PARENT_LOOK_SECONDS
+    while os.getppid() == parent and not wait([process.sentinel], seconds):
+        if 0 < deadline.value <= now():
+            break
+        seconds = min(PARENT_LOOK_SECONDS, max(0.01, deadline.value - now())) if deadline.value else PARENT_LOOK_SECONDS
     os.killpg(0, signal.SIGKILL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import multiprocessing
 import os
 import signal
@@ -19,10 +20,12 @@ from .handlers import Handler
 from .held import Held
 from .job import Lost
 from .observe import Spans
-from .outcome import Verdict
+from .outcome import Verdict, raised
 from .slots import Call, Over, ThreadSlots
 
-LOOK_SECONDS = 0.5
+log = logging.getLogger("shampoo_queue.worker")
+
+LOOK_SECONDS = 0.2
 END_SECONDS = 2.0
 
 # A spawned child inherits the descriptors that it is given, and no others: none of our sockets.
@@ -74,6 +77,8 @@ class _Child:
         self._lock = threading.Lock()
         self._held: Held | None = None
         self._process: SpawnProcess | None = None
+        # Until when the child may work at most, for it to see even while this process stands still; 0 for no end.
+        self._deadline = _spawn.Value("d", 0.0, lock=False)
         self._connection: Connection[Any, Any] | None = None
 
     def call(self, held: Held) -> Verdict:
@@ -84,7 +89,11 @@ class _Child:
             return self._converse(held)
         except (Died, EOFError, OSError):
             return Verdict("raised", reason=f"the handler's process {self._exit()}")
+        except Exception as error:  # no process can be started
+            log.exception("no process could be started for kind %r", self._handler.kind)
+            return raised(error)
         finally:
+            self._deadline.value = 0.0
             with self._lock:
                 self._held = None
 
@@ -110,6 +119,7 @@ class _Child:
         if held.told:  # before there was a process to kill
             return Verdict("raised", reason=held.why)
         held.begin()
+        self._deadline.value = held.deadline
         job = held.shown()
         connection.send({name: getattr(job, name) for name in ("job_id", "kind", "payload", "attempts", "fence")})
         while True:
@@ -128,7 +138,7 @@ class _Child:
         function = self._handler.function
         process = _spawn.Process(
             target=process_child.main,
-            args=(theirs, function.__module__, function.__qualname__),
+            args=(theirs, function.__module__, function.__qualname__, self._deadline),
             name=self._handler.kind,
         )
         with theirs, _starting:
@@ -150,6 +160,8 @@ class _Child:
             if not process.is_alive() and not connection.poll():
                 raise Died
             wait([connection, process.sentinel], LOOK_SECONDS)
+            if self._held is not None:
+                self._deadline.value = self._held.deadline
         return connection.recv()
 
     def _answer(self, held: Held) -> Lost | ToolError | None:

@@ -205,6 +205,7 @@ class Runtime:
             thread.close()
             thread.join(TICK_SECONDS)
         self._scout.join(TICK_SECONDS)
+        self._endings.note_unsent()
         self._teller.close()
         self._tell_over()
 

@@ -74,7 +74,10 @@ class ThreadSlots:
         pid = os.getpid()
         with self._caller() as call:
             while held := self._work.get():
-                verdict = call(held)
+                try:
+                    verdict = call(held)
+                except BaseException as error:  # a place must not be lost to whatever a handler brings about
+                    verdict = raised(error)
                 end_fork(pid)
                 with self._lock:
                     self._busy -= 1

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from shampoo_queue import AsyncShampoo, Client, Shampoo, errors
-from shampoo_queue.claims import new_waiter
+from shampoo_queue.claims import Ending, new_waiter
 from shampoo_queue.contract import JobClaimResult
 from tests.faults.proxy import Proxy
 from tests.library.flavours import FIVE, REAL, REDIS7, THREE, Flavour
@@ -352,3 +352,57 @@ def test_two_who_wait_share_delayed_jobs_without_a_third_party(queue: Queue, thr
     assert {each.result(20).job_id for each in idle} == set(jobs)
     assert 0.8 <= time.monotonic() - begun < 0.8 + SOON
     assert threading.active_count() < 100
+
+
+@pytest.mark.parametrize("engine", ["embedded"], indirect=True)
+@pytest.mark.parametrize("steps", range(12))
+def test_a_wait_that_is_cancelled_at_any_step_ends(queue: Queue, steps: int) -> None:
+    """Python 3.11 can lose a cancellation that comes as a command is sent; the wait would go on for ever."""
+    queue.principal("w", "p")
+
+    async def cancelled() -> None:
+        async with AsyncShampoo.connect(queue.engine.url, profile=queue.profile) as shampoo:
+            client = shampoo.client("w")
+            waits = [asyncio.create_task(client.claim_wait("none")) for _ in range(3)]
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            for wait in waits:
+                wait.cancel()
+            done, pending = await asyncio.wait(waits, timeout=5)
+            assert not pending
+            assert all(wait.cancelled() for wait in done)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.0005):
+                    await client.claim_wait("none", timeout=30)
+            # Who was cancelled before, and goes on, may still call.
+            assert asyncio.current_task()
+            assert not (await client.job_claim()).claimed
+
+    asyncio.run(cancelled())
+
+
+@pytest.mark.parametrize("engine", ["memory"], indirect=True)
+def test_what_is_asked_for_is_checked_before_anything_is_sent(queue: Queue) -> None:
+    client = queue.principal("w", "p", conductor=True)
+    queue.create(client, project="p")
+    wrong: Any
+    for wrong in (["k", None], [""], [1], [], 5):
+        with pytest.raises(errors.InvalidArgument):
+            client.claim_wait(wrong, timeout=0)
+    for wrong in (None, 1, b"x", "\ud800", []):
+        with pytest.raises(errors.InvalidArgument, match="waiter"):
+            client.leave(wrong)
+        with pytest.raises(errors.InvalidArgument, match="waiter"):
+            client.wait_for_work(wrong, [], 0)
+    none = client.job_claim(kind="none")
+    with pytest.raises(errors.InvalidArgument, match="holds no job"):
+        client.renew(none)
+    for answers in (
+        client.create_many([5, {"kind": "k", "project": "p"}]),  # type: ignore[list-item]
+        client.complete_many([5, (none, None)]),  # type: ignore[list-item]
+        client.renew_many([5, none]),  # type: ignore[list-item]
+        client.end_many([5, Ending(none, "completed")]),  # type: ignore[list-item]
+    ):
+        assert isinstance(answers[0], errors.InvalidArgument)
+        assert len(answers) == 2
+    assert client.job_claim(kind="k").claimed

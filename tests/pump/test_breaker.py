@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
 
@@ -246,8 +247,55 @@ async def test_when_room_is_short_a_host_that_is_down_gives_back_the_job_with_mo
 
 
 @alone
+async def test_a_last_attempt_is_made_where_another_would_be_given_back() -> None:
+    hosts = Hosts(replace(PATIENCE, most_wait_seconds=0.05))
+    await open_circuit(hosts)
+    last, other = Delivery(hosts, attempts=5), Delivery(hosts, attempts=4)
+    assert str(await other.refused()) == "it does not answer"
+    await last.end(False)
+    hosts.stop()
+    await Delivery(hosts, attempts=5).end(False)
+    with pytest.raises(Crowded):
+        await Delivery(hosts, attempts=4).task
+
+
+@alone
+async def test_when_every_second_place_is_taken_a_host_that_never_answered_gets_one() -> None:
+    hosts = Hosts(replace(PATIENCE, per_host=4, most_waiting=100), concurrency=8)
+    hung = [Delivery(hosts, replace(HOST, host=f"{n}.example")) for n in range(4) for _ in range(4)]
+    await settle()
+    assert sum(one.began.is_set() for one in hung) == 7  # four of the first host, and one of each other
+    fine = [Delivery(hosts, OTHER) for _ in range(3)]
+    for one in fine:
+        await one.end(True)
+    assert all(one.task.done() for one in fine)
+    await drop()
+
+
+@alone
+async def test_a_busy_host_gives_back_its_newest_jobs_when_too_many_wait_until_it_may_be_done_with_them() -> None:
+    hosts = Hosts(PATIENCE)
+    jobs = [Delivery(hosts) for _ in range(8)]
+    await settle()
+    refusals = [await one.refused() for one in jobs[6:]]
+    assert {str(one) for one in refusals} == {"it is busy, and too many jobs wait"}
+    assert all(0 < one.delay_seconds < 10 for one in refusals)
+    small = Hosts(replace(PATIENCE, most_waiting_bytes=100))
+    big = [asyncio.create_task(held(small, 60)) for _ in range(5)]
+    await settle()
+    assert [task.done() for task in big] == [False, False, False, True, True]
+    await drop()
+
+
+async def held(hosts: Hosts, size: int) -> None:
+    with suppress(Crowded):
+        async with hosts.turn(HOST, 1, size):
+            await asyncio.sleep(60)
+
+
+@alone
 async def test_a_busy_host_that_answers_gives_nothing_back() -> None:
-    hosts = Hosts(replace(PATIENCE, quiet_seconds=0.2, most_wait_seconds=0.05))
+    hosts = Hosts(replace(PATIENCE, quiet_seconds=0.2, most_wait_seconds=0.05, most_waiting=8))
     jobs = [Delivery(hosts) for _ in range(10)]
     for one in jobs:
         await asyncio.sleep(0.05)
@@ -256,13 +304,16 @@ async def test_a_busy_host_that_answers_gives_nothing_back() -> None:
 
 @alone
 async def test_a_host_that_is_quiet_for_long_gives_back_what_is_too_much_before_its_first_failure() -> None:
-    hosts = Hosts(replace(PATIENCE, quiet_seconds=0.1))
+    hosts = Hosts(replace(PATIENCE, quiet_seconds=0.1, most_waiting=7))
     jobs = [Delivery(hosts) for _ in range(9)]
     await settle()
     assert hosts.waiting == 7
+    await asyncio.sleep(0.15)
+    late = Delivery(hosts, OTHER), Delivery(hosts, OTHER), Delivery(hosts, OTHER)
     assert str(await jobs[-1].refused()) == "it does not answer, and too many jobs wait"
     await settle()
-    assert hosts.waiting == 4
+    assert hosts.waiting == 7
+    assert not any(one.task.done() for one in late)
     await drop()
 
 
@@ -278,7 +329,7 @@ async def test_a_job_that_waited_long_in_vain_is_given_back() -> None:
 
 @alone
 async def test_a_host_is_not_blamed_for_what_failed_because_this_process_stood_still() -> None:
-    hosts = Hosts(replace(PATIENCE, per_host=4, quiet_seconds=0.5))
+    hosts = Hosts(replace(PATIENCE, per_host=4, quiet_seconds=0.5, most_waiting=8))
     under_way, waiting = [Delivery(hosts) for _ in range(4)], [Delivery(hosts) for _ in range(5)]
     await settle()
     time.sleep(0.7)  # a stopped process is like this, but for its threads

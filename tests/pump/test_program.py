@@ -1,20 +1,12 @@
-"""``shampoo pump`` as people run it, and the receiver of the examples."""
+"""``shampoo pump`` as people run it."""
 
 from __future__ import annotations
 
 import base64
 import json
-import os
 import signal
-import socket
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -31,7 +23,6 @@ pytestmark = pytest.mark.parametrize("engine", REAL, indirect=True)
 KEY = b"MARKER-SECRET-MARKER-SECRET!"
 SECRET = "whsec_" + base64.b64encode(KEY).decode()
 SHOWN = (KEY.decode(), SECRET, SECRET.removeprefix("whsec_"), KEY.hex(), "MARKER-PAYLOAD")
-RECEIVER = Path(__file__).parents[2] / "examples" / "receiver.py"
 
 
 def secrets_file(folder: Path, content: str | None = None) -> str:
@@ -94,6 +85,7 @@ def test_without_leave_this_machine_is_not_reached_and_without_secrets_that_is_s
         (["--allow-network", "10.0.0.1/8"], "configuration: not a network in CIDR form: 10.0.0.1/8 has host bits set"),
         (["--secrets", "/nowhere"], "configuration: the secrets file cannot be read: No such file or directory"),
         (["--secrets", "FILE"], "configuration: a secret of project 'p' is not base64, with or without whsec_ before"),
+        (["--secrets", "TWICE"], "configuration: the secrets file is wrong: a name is given twice in one object"),
         (["--lease", "0"], "Usage: "),
         (["--concurrency", "0"], "Usage: "),
         (["--kind", ""], "configuration: handler of ''"),
@@ -102,11 +94,31 @@ def test_without_leave_this_machine_is_not_reached_and_without_secrets_that_is_s
 def test_what_is_wrong_is_said_in_one_line_at_the_start(
     queue: Queue, tmp_path: Path, arguments: list[str], said: str
 ) -> None:
-    path = secrets_file(tmp_path, '{"p": "MARKER-SECRET-MARKER-SECRET!"}')
-    ended = Cli(queue).run("pump", "--as", "w", *[path if one == "FILE" else one for one in arguments])
+    contents = {"FILE": f'{{"p": "{KEY.decode()}"}}', "TWICE": f'{{"p": "{SECRET}", "p": "{SECRET}"}}'}
+    line = [secrets_file(tmp_path, contents[one]) if one in contents else one for one in arguments]
+    ended = Cli(queue).run("pump", "--as", "w", *line)
     assert ended.status == 2
     assert ended.err.startswith(said)
-    assert "MARKER" not in ended.err
+    assert not [text for text in SHOWN if text in ended.err]
+
+
+@pytest.mark.parametrize("path", ["/nowhere", __file__])
+def test_certificates_that_cannot_be_read_are_said_with_their_variable(queue: Queue, path: str) -> None:
+    ended = Cli(queue).process("pump", "--as", "w", "--burst", env={"SSL_CERT_FILE": path})
+    assert ended.refusal == "2 configuration"
+    assert "from SSL_CERT_FILE" in ended.err
+
+
+def test_a_file_without_a_secret_for_a_project_sends_none_of_its_jobs(queue: Queue, tmp_path: Path) -> None:
+    with Sink() as sink:
+        sender = Sender(queue)
+        job_id = sender.create(sink.uri())
+        arguments = ["pump", "--as", "w", "--allow-network", "127.0.0.0/8", "--burst", "--secrets"]
+        ended = Cli(queue).process(*arguments, secrets_file(tmp_path, "{}"))
+        assert ended.status == 0
+        assert "carry no signature" not in ended.err
+        assert sender.client.job(job_id).reason == "signing: no secret is configured for the project of this job"
+        assert not sink.connections
 
 
 def test_a_missing_extra_is_said_with_the_way_to_mend_it(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,61 +165,3 @@ def test_a_second_interrupt_ends_a_delivery_that_hangs_and_gives_its_job_back(qu
                 program.kill()
         assert sender.client.job(job_id).state == "queued"
         assert sender.reasons(job_id) == ["drained"]
-
-
-@contextmanager
-def receiver() -> Iterator[int]:
-    """Run the example, and give its port."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-    line = [sys.executable, str(RECEIVER), str(port)]
-    with subprocess.Popen(
-        line, env=os.environ | {"SECRET": SECRET}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as program:
-        try:
-            until = time.monotonic() + 10
-            while time.monotonic() < until and program.poll() is None:
-                try:
-                    socket.create_connection(("127.0.0.1", port), 1).close()
-                    break
-                except OSError:
-                    time.sleep(0.02)
-            yield port
-        finally:
-            program.kill()
-
-
-def answer(port: int, fence: str, body: bytes = b"old", secret: str = SECRET, job_id: str = "an-id") -> int:
-    """Send by hand what a pump would send, and give the status."""
-    now = datetime.now(UTC)
-    headers = {
-        "Webhook-Id": job_id,
-        "Webhook-Timestamp": str(int(now.timestamp())),
-        "Webhook-Signature": Webhook(secret).sign(job_id, now, body.decode()),
-        "Shampoo-Fence": fence,
-    }
-    request = urllib.request.Request(f"http://127.0.0.1:{port}/", body, headers)
-    try:
-        with urllib.request.urlopen(request, timeout=10) as got:
-            return int(got.status)
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code
-
-
-def test_the_receiver_of_the_examples_takes_deliveries_and_refuses_forged_and_old_ones(
-    queue: Queue, tmp_path: Path
-) -> None:
-    with receiver() as port:
-        sender = Sender(queue)
-        job_id = sender.create(f"http://127.0.0.1:{port}/", body="hello")
-        arguments = ["pump", "--as", "w", "--allow-network", "127.0.0.0/8", "--burst", "--secrets"]
-        assert Cli(queue).process(*arguments, secrets_file(tmp_path)).status == 0
-        assert sender.client.job(job_id).result_ref == "http:204"
-        (fence,) = sender.claims(job_id)
-        assert answer(port, str(fence + 1), job_id=job_id) == 204
-        assert answer(port, str(fence), job_id=job_id) == 409
-        assert answer(port, str(fence)) == 204
-        assert answer(port, "none") == 401
-        assert answer(port, "9", secret="whsec_" + base64.b64encode(b"x" * 24).decode()) == 401

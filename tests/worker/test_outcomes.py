@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from shampoo_queue.contract import limit
-from shampoo_queue.worker import Fail, Job, Worker
+from shampoo_queue.errors import ConfigurationError
+from shampoo_queue.worker import Fail, Job, Release, Worker
 from tests.conftest import REAL
 from tests.worker import handlers
 from tests.worker.bench import RUNS_IN, Bench, worker_in
@@ -185,3 +186,58 @@ def test_a_time_limit_kills_what_the_process_has_started(bench: Bench, tmp_path:
         bench.ended(job_id)
         time.sleep(1.5)
     assert not (tmp_path / "notes").exists()
+
+
+@pytest.mark.parametrize("delay", [-1, float("nan"), float("inf"), 31_536_001, True, "5", None])
+def test_a_delay_that_is_none_counts_as_any_error_and_hurts_no_other_job(bench: Bench, delay: Any) -> None:
+    worker = Worker()
+
+    @worker.handles("k", concurrency=2, backoff=[60])
+    def handle(job: Job) -> None:
+        if job.json() == ["odd"]:
+            raise Release(delay=delay)
+
+    odd, fine = bench.create("odd"), bench.create("fine")
+    stats = worker.run(bench.shampoo, "w", burst=True)
+    assert (stats.completed, stats.released, stats.lost) == (1, 1, 0)
+    assert bench.job(fine).state == "completed"
+    assert (bench.job(odd).state, bench.job(odd).attempts) == ("queued", 1)
+
+
+class _Nameless(type):
+    @property
+    def __name__(cls) -> str:  # type: ignore[override]
+        raise RuntimeError("no name")
+
+
+class Evil(Exception, metaclass=_Nameless):
+    pass
+
+
+@pytest.mark.parametrize("runs_in", ["async", "thread"])
+def test_an_exception_whose_class_has_no_name_costs_no_place(bench: Bench, runs_in: str) -> None:
+    worker = Worker()
+
+    async def handle_async(job: Job) -> None:
+        raise Evil
+
+    def handle(job: Job) -> None:
+        raise Evil
+
+    worker.handles("k", concurrency=1, attempts=1)(handle_async if runs_in == "async" else handle)
+    jobs = [bench.create() for _ in range(3)]
+    assert worker.run(bench.shampoo, "w", burst=True).failed == 3
+    assert {bench.job(job_id).reason for job_id in jobs} == {"an exception"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("backoff", [1e9]), ("backoff", [True]), ("backoff", ["1"]), ("backoff", 5), ("backoff", [float("nan")]),
+     ("time_limit", "5"), ("time_limit", True), ("runs_in", [])],
+)  # fmt: skip
+def test_what_a_handler_is_told_is_checked_where_it_is_said(name: str, value: Any) -> None:
+    options: dict[str, Any] = {name: value}
+    with pytest.raises(ConfigurationError, match=name):
+        Worker().handles("k", **options)(lambda job: None)
+    with pytest.raises(ConfigurationError, match="a function"):
+        Worker().handles("k")("no function")  # type: ignore[type-var]
