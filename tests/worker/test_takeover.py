@@ -41,6 +41,20 @@ def test_a_worker_that_stood_still_past_its_lease_completes_nothing_stale(
     assert bench.events(job_id) == ["created", "claimed", "reclaimed", "claimed", "completed"]
 
 
+def test_a_child_ends_with_its_lease_even_while_its_parent_stands_still(bench: Bench, tmp_path: Path) -> None:
+    pids = tmp_path / "pid"
+    job_id = bench.create("note and sleep once", str(pids), kind="process")
+    with Program(bench.queue) as program:
+        wait_for(lambda: lines(pids), "the handler began")
+        children = wait_for(lambda: _children(program.pid), "a child process")
+        kill(program.pid, signal.SIGSTOP)
+        try:
+            wait_for(lambda: not all(map(_lives, children)), "the handler's process is gone", 1.5)  # the lease is 1 s
+            assert bench.client.claim_wait("process", timeout=5).job_id == job_id
+        finally:
+            kill(program.pid, signal.SIGCONT)
+
+
 def test_sigkill_lets_the_leases_lapse_and_takes_the_children_along(bench: Bench, tmp_path: Path) -> None:
     pids = tmp_path / "pid"
     jobs = [bench.create("note and sleep once", str(pids), kind=kind) for kind in ("thread", "process")]
