@@ -278,7 +278,7 @@ class Runtime:
             batch.append(held)
         if batch:
             # First, for starting many threads may take longer than a short lease lasts.
-            self._renewals.notice(min(held.renew_at for held in batch))
+            self._renewals.expect(batch)
             self._deadlines.notice(min(held.deadline for held in batch))
             kind.slots.start(batch)
 

@@ -78,15 +78,23 @@ class Renewals(Watch):
         super().__init__("renewals")
         self._leases, self._renew, self._lose, self._outage = leases, renew, lose, outage
         self._warned_at = -inf
+        self._shortest = inf  # of the leases held at the last look, and since
+
+    def expect(self, batch: Sequence[Held]) -> None:
+        """Take note of fresh leases."""
+        self._shortest = min(self._shortest, *(held.handler.lease_seconds for held in batch))
+        self.notice(min(held.renew_at for held in batch))
 
     def look(self, overslept: float) -> float:
-        instant = now()
+        instant, shortest = now(), self._shortest
         due = [held for held in self._leases if held.open and held.renew_at <= instant]
         for start in range(0, len(due), BATCH):
             self._renew_all(due[start : start + BATCH])
         if not self._outage.lasting:
-            self._warn(overslept + now() - instant, due)
-        return min((held.renew_at for held in self._leases if held.open), default=inf)
+            self._warn(overslept + now() - instant, min([shortest, *(held.handler.lease_seconds for held in due)]))
+        kept = [held for held in self._leases if held.open]
+        self._shortest = min((held.handler.lease_seconds for held in kept), default=inf)
+        return min((held.renew_at for held in kept), default=inf)
 
     def _renew_all(self, due: list[Held]) -> None:
         sent_at = now()
@@ -106,10 +114,9 @@ class Renewals(Watch):
                     self._outage.back()
                     held.extend(sent_at)
 
-    def _warn(self, late: float, due: list[Held]) -> None:
-        """Say when renewals come so late that a lease may not live."""
-        shortest = min((held.handler.lease_seconds for held in due), default=0)
-        if due and late > shortest / 3 and now() > self._warned_at + WARN_EVERY_SECONDS:
+    def _warn(self, late: float, shortest: float) -> None:
+        """Say when renewals come so late that a lease may not live, or has not lived."""
+        if late > shortest / 3 and now() > self._warned_at + WARN_EVERY_SECONDS:
             self._warned_at = now()
             log.warning(
                 "renewals are %.1f s late: this process stood still, or handlers keep the interpreter to themselves; "

@@ -65,7 +65,8 @@ class Worker:
         ``runs_in`` is ``"async"`` (the usual for ``async def``), ``"thread"`` (for ``def``) or ``"process"``: a child
         process, killed when the job is lost. At most ``concurrency`` run at once. The lease of ``lease_seconds`` is
         renewed for as long as the handler runs. After ``time_limit`` seconds a handler counts as having raised, and is
-        cancelled or killed; a thread can only be told, and keeps its place until it returns.
+        cancelled or killed; a thread can only be told, and keeps its place until it returns, as does an async handler
+        that swallows its cancellation.
 
         Raises `ConfigurationError`, also for a kind that has a handler.
         """

@@ -160,10 +160,10 @@ def test_a_job_that_has_ended_cannot_be_checked(bench: Bench) -> None:
 
 
 def test_renewals_that_are_starved_say_so_in_the_log(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    """One native call that keeps the interpreter lock for longer than the lease."""
+    """Native calls that keep the interpreter lock for as long as the lease; several, so that one is still at work."""
     worker, library = Worker(), ctypes.PyDLL(None)
-    worker.handles("k", lease_seconds=1)(lambda job: library.usleep(900_000))
-    bench.create()
+    worker.handles("k", lease_seconds=1, concurrency=4)(lambda job: library.usleep(900_000))
+    bench.create_many(4)
     with bench.run(worker):
         wait_for(lambda: "renewals are" in caplog.text, "a line about late renewals")
         assert "runs_in='process'" in caplog.text
