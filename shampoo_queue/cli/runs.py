@@ -134,9 +134,7 @@ def _threads_end() -> bool:
 
 def leave_stuck(ended: Stats) -> None:
     """Leave from beside a run that does not end."""
-    streams.note(
-        "warning: a handler does not give way, or the queue does not answer; what is held is left to its lease"
-    )
+    streams.note("warning: a handler does not give the event loop back and is left behind")
     _exit(_status(ended) or ABANDONED)
 
 

@@ -160,8 +160,11 @@ class _Child:
             if not process.is_alive() and not connection.poll():
                 raise Died
             wait([connection, process.sentinel], LOOK_SECONDS)
-            if self._held is not None:
-                self._deadline.value = self._held.deadline
+            held = self._held
+            if held is not None:
+                self._deadline.value = held.deadline
+                if held.told:  # while the process was being started, and could not be killed
+                    _kill(process)
         return connection.recv()
 
     def _answer(self, held: Held) -> Lost | ToolError | None:

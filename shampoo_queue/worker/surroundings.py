@@ -7,16 +7,14 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import FrameType
 
-from .observe import Stats
 from .runtime import Runtime
 
 CLOSE_SECONDS = 2.0
-STUCK_SECONDS = 4.0
 STOPPING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP") if hasattr(signal, name))
 
 
@@ -71,20 +69,13 @@ def event_loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 
 @contextmanager
-def stopped_by_signals(
-    runtime: Runtime, wanted: bool, on_stuck: Callable[[Stats], None] | None = None
-) -> Iterator[list[int]]:
-    """Let SIGTERM, SIGHUP and SIGINT stop the worker; in a process that a handler forked they do as elsewhere.
-
-    ``on_stuck`` is called, from another thread, when the worker still runs a while after a second one, for instance
-    because the queue is away.
-    """
+def stopped_by_signals(runtime: Runtime, wanted: bool) -> Iterator[list[int]]:
+    """Let SIGTERM, SIGHUP and SIGINT stop the worker; in a process that a handler forked they do as elsewhere."""
     came: list[int] = []
     if not wanted or threading.current_thread() is not threading.main_thread():
         yield came
         return
     pid = os.getpid()
-    late: list[threading.Timer] = []
 
     def take(number: int, _frame: FrameType | None) -> None:
         if os.getpid() != pid:
@@ -93,16 +84,10 @@ def stopped_by_signals(
             return
         came.append(number)
         runtime.stop(at_once=len(came) > 1)
-        if len(came) == 2 and on_stuck:
-            late.append(threading.Timer(STUCK_SECONDS, lambda: on_stuck(runtime.stats())))
-            late[0].daemon = True
-            late[0].start()
 
     before = {number: signal.signal(number, take) for number in STOPPING}
     try:
         yield came
     finally:
-        for timer in late:
-            timer.cancel()
         for number, handler in before.items():
             signal.signal(number, handler)

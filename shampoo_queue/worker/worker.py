@@ -112,8 +112,9 @@ class Worker:
         """Work as a principal until stopped, and tell what was done. Async handlers run in the calling thread.
 
         ``burst`` ends when no claimable work is left. In the main thread SIGTERM, SIGHUP and SIGINT ask to stop, and a
-        second one to stop at once, unless ``signals`` is false. An async handler that blocks the loop for good, or a
-        queue that does not answer, can keep this from returning: ``on_stuck`` is called then, from another thread.
+        second one to stop at once, unless ``signals`` is false. An async handler that blocks the loop for good keeps
+        this from returning after the stop: ``on_stuck`` is called then, from another thread. While the queue is away a
+        stop can take as long as a call is repeated (``retry_seconds``).
 
         A script whose handlers run in processes calls this under ``if __name__ == "__main__":``, as the processes
         import the script.
@@ -126,7 +127,7 @@ class Worker:
                 return loop.run_until_complete(self._work(shampoo, options, signals, on_stuck))
         over = threading.Event()
         runtime = self._begin(shampoo, options, None, over.set)
-        with stopped_by_signals(runtime, signals, on_stuck) as came, attentive:
+        with stopped_by_signals(runtime, signals) as came, attentive:
             runtime.start()
             try:
                 over.wait()
@@ -181,7 +182,7 @@ class Worker:
                 on_stuck(replace(runtime.stats(), abandoned=max(1, runtime.stats().abandoned)))
 
         runtime = self._begin(shampoo, options, loop, tell)
-        with stopped_by_signals(runtime, signals, on_stuck) as came, attentive:
+        with stopped_by_signals(runtime, signals) as came, attentive:
             runtime.start()
             try:
                 await over.wait()
