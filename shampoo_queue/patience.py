@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import logging
 import random
-import time
 import uuid
 from dataclasses import dataclass
 
 from redis.exceptions import RedisError, ResponseError, TimeoutError
 
 from . import errors, scripts
+from .clock import now
 from .errors import Internal, Refusal, Unavailable
 from .moves import Block, Move, Sent
 
@@ -74,13 +74,6 @@ class Sending:
     begun: bool = False
 
 
-def _seconds() -> float:
-    """Read a clock that only rises, and goes on while the machine sleeps where the system has such a clock."""
-    if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-    return time.monotonic()
-
-
 class Patience:
     """Decide after a failed try whether, and when, to try again; give up with the error that the caller sees.
 
@@ -91,7 +84,7 @@ class Patience:
     def __init__(self, move: Sent, seconds: float) -> None:
         self._move = move
         # What waits for a sign waits on purpose.
-        self._until = _seconds() + seconds + (move.seconds if isinstance(move, Block) else 0.0)
+        self._until = now() + seconds + (move.seconds if isinstance(move, Block) else 0.0)
         self._tries = 0
         self._unknown = False
         self._last: tuple[Exception, str] | None = None
@@ -108,13 +101,13 @@ class Patience:
         self._tries += 1
         self._last = (error, word)
         pause = random.uniform(0.5, 1.0) * min(1.0, 0.01 * 2.0**self._tries)
-        if word in LASTING or _seconds() + pause > self._until:
+        if word in LASTING or now() + pause > self._until:
             raise self._unavailable(error, word) from error
         return pause
 
     def still(self) -> None:
         """Raise when the time is over, whatever the wait itself has cost."""
-        if self._last and _seconds() > self._until:
+        if self._last and now() > self._until:
             raise self._unavailable(*self._last) from self._last[0]
 
     def _refusal(self, error: Exception, word: str) -> Refusal:

@@ -16,8 +16,8 @@ import httpcore2
 
 from .. import __version__
 from ..client import Shampoo
+from ..clock import now
 from ..worker import Fail, Job, Release, Stats, Worker
-from ..worker.held import now
 from .breaker import Crowded, Hosts, Patience, Stopping
 from .deliver import Limits, Verdict, deliver
 from .network import Connector, Network, Resolver

@@ -9,6 +9,7 @@ from dataclasses import replace
 from math import inf
 
 from ..claims import Ending
+from ..clock import now
 from ..contract import JobCompleteResult, JobReleaseResult
 from ..errors import (
     Internal,
@@ -21,7 +22,7 @@ from ..errors import (
     Unavailable,
 )
 from ..facade import Client
-from .held import Held, now
+from .held import Held
 from .observe import LOST, Spans, Stats, Teller, ended_as, log_end
 from .outage import Outage
 

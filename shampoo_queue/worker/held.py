@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from math import inf
 from typing import Any
 
+from ..clock import now
 from ..contract import JobClaimResult
 from .handlers import Handler
 from .job import Job, Link
 
 MARGIN_SECONDS = 0.5
-
-
-def now() -> float:
-    """Read a clock that only rises, and goes on while the process is stopped or, where possible, the machine sleeps."""
-    if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-    return time.monotonic()
 
 
 class Held:

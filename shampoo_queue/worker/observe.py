@@ -12,7 +12,8 @@ from queue import SimpleQueue
 from typing import Any
 
 from ..claims import Ending
-from .held import Held, now
+from ..clock import now
+from .held import Held
 from .job import Job
 from .outcome import Verdict, trace_of
 

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 from random import uniform
 
+from ..clock import now
 from ..errors import ToolError
-from .held import now
 
 log = logging.getLogger("shampoo_queue.worker")
 

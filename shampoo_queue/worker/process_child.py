@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection, wait
 from types import FrameType
 from typing import Any
 
-from .held import now
+from ..clock import now
 from .job import Job, Lost, Unbound
 from .outcome import Verdict, of_call, portable, raised
 

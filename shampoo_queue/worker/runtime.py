@@ -19,11 +19,12 @@ from queue import Empty, SimpleQueue
 from .. import systemd
 from ..claims import Ending
 from ..client import Shampoo
+from ..clock import now
 from ..contract import JobClaimResult
 from ..errors import Internal, ToolError, Unavailable
 from .endings import Endings
 from .handlers import Handler
-from .held import Held, Leases, now
+from .held import Held, Leases
 from .job import Lost
 from .link import InProcess
 from .observe import Hooks, Spans, Stats, Teller, log_failure, running

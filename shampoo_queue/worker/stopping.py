@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from math import inf
 
-from .held import now
+from ..clock import now
 
 LAST_SECONDS = 2.0  # that interrupted handlers have to end before their jobs are given back over their heads
 SEND_SECONDS = 5.0  # that the last endings may take when the queue is away

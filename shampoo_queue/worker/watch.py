@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from random import uniform
 
+from ..clock import now
 from ..contract import JobClaimResult, JobRenewResult
 from ..errors import Internal, ShampooError, ToolError, Unavailable
-from .held import Held, Leases, now
+from .held import Held, Leases
 from .outage import Outage
 
 log = logging.getLogger("shampoo_queue.worker")

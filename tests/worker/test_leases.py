@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from shampoo_queue.clock import now
 from shampoo_queue.contract import JobClaimResult, JobRenewResult
 from shampoo_queue.errors import JobAlreadyTerminal, ToolError
 from shampoo_queue.worker import Job, Lost, Worker
 from shampoo_queue.worker.handlers import handler_of
-from shampoo_queue.worker.held import Held, Leases, now
+from shampoo_queue.worker.held import Held, Leases
 from shampoo_queue.worker.outage import Outage
 from shampoo_queue.worker.watch import Deadlines, Renewals
 from tests.conftest import REAL

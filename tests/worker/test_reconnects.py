@@ -82,7 +82,9 @@ def test_a_server_that_goes_away_twice_is_met_again(
     queue.close()
 
 
-def test_a_replica_takes_no_writes_and_the_worker_goes_on_when_it_does_again(server: Server) -> None:
+def test_a_replica_takes_no_writes_and_the_worker_goes_on_when_it_does_again(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
     """Field report 22, worker side: READONLY is an absence like any other, and needs no restart."""
     queue = Queue(Engine("own", server.url, lambda: None))
     bench = Bench(queue)
@@ -93,7 +95,7 @@ def test_a_replica_takes_no_writes_and_the_worker_goes_on_when_it_does_again(ser
         with bench.run(worker):
             assert bench.ended(bench.create()).state == "completed"
             server.call("REPLICAOF", "127.0.0.1", 1)
-            time.sleep(1.5)
+            wait_until(lambda: "this node is a replica" in caplog.text, "the worker has met the replica")
             server.call("REPLICAOF", "NO", "ONE")
             assert bench.ended(bench.create()).state == "completed"
     assert queue.problems() == []
