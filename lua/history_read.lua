@@ -3,7 +3,7 @@
 -- Request: entity_id ('' for the feed), the event number after which to begin ('' for the start), how many, '1' to walk from event numbers given next, those numbers
 -- Reply:   for the feed a list of entries, oldest first; for an entity its entries, newest first, then the numbers to walk on from
 -- Refuses: nothing
--- Touches: history, job, kind, lane, principal, quorum, task
+-- Touches: history, job, kind, lane, principal, quorum, task, token
 -- Cost:    O(M log N) in the events of one page, at most 1,000
 -- Again:   the events as they are then
 -- Pieces:  call
@@ -18,7 +18,8 @@ if ARGV[10] == '1' then
   for n = 11, #ARGV do heads[#heads + 1] = ARGV[n] end
 else
   for _, key in ipairs({ key_job(entity_id), key_kind(entity_id), key_lane(entity_id), key_principal(entity_id),
-    key_quorum(entity_id), key_task(entity_id) }) do
+    key_quorum(entity_id), key_task(entity_id),
+    key_token(entity_id) }) do
     local last = redis.call('HGET', key, 'last_event')
     if last then heads[#heads + 1] = last end
   end

@@ -4,12 +4,12 @@
 -- Reply:   job_id, kind, payload, lease_until, attempts, fence, 'replay' or '', ids set aside as damaged, 'more' when
 --          there may be more; or none
 -- Refuses: UNAUTHENTICATED, REQUEST_ID_REUSED
--- Touches: principal, replay, ready, kinds, projects, projects_of, turns, job, payload, spent, damaged, limits,
+-- Touches: token, principal, replay, ready, kinds, projects, projects_of, turns, job, payload, spent, damaged, limits,
 --          running, waiting, waiter, wake, watched, profile, history
 -- Cost:    O(G + log N): G the caller's grants (at most 1,000; 64 projects for a star), N jobs of a project and kind;
 --          without a kind O(L) more for each of them, L the kinds held back (at most 50); 2,000 for a star then
 -- Again:   under the same request id the same claim while its lease is live and current, else none; nothing written
--- Pieces:  clock, call, replay, event, ready, waiter, wake, claimable, job
+-- Pieces:  clock, call, token, replay, event, ready, waiter, wake, claimable, job
 local wanted, lease = ARGV[7], tonumber(ARGV[8])
 
 -- check

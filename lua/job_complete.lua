@@ -3,11 +3,11 @@
 -- Request: job_id, outcome, result_ref; of the library also a reason
 -- Reply:   outcome, 'idempotent' when it already stood so
 -- Refuses: UNAUTHENTICATED, REQUEST_ID_REUSED, JOB_NOT_FOUND, JOB_ALREADY_TERMINAL, JOB_NOT_CLAIMED, LEASE_EXPIRED
--- Touches: principal, replay, job, ready, kinds, projects, projects_of, spent, running, limits, waiting, waiter, wake,
---          watched, profile, history
+-- Touches: token, principal, replay, job, ready, kinds, projects, projects_of, spent, running, limits, waiting,
+--          waiter, wake, watched, profile, history
 -- Cost:    O(log N) in the jobs of the same project and kind
 -- Again:   the same outcome by the owner or a conductor is 'idempotent', whatever the lease; nothing written
--- Pieces:  clock, call, caller, replay, event, ready, waiter, wake, running, job
+-- Pieces:  clock, call, token, caller, replay, event, ready, waiter, wake, running, job
 local job_id, outcome, result_ref, reason = ARGV[7], ARGV[8], ARGV[9], ARGV[10] or ''
 
 -- check

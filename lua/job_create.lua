@@ -4,11 +4,11 @@
 --          of delay if any
 -- Reply:   job_id, 'replay' when it answers a repeat
 -- Refuses: UNAUTHENTICATED, REQUEST_ID_REUSED, DENIED, LANE_NOT_FOUND, PROJECT_MISMATCH
--- Touches: principal, replay, lane, profile, history, job, payload, ready, kinds, projects, projects_of, waiting,
---          waiter, wake, watched
+-- Touches: token, principal, replay, lane, profile, history, job, payload, ready, kinds, projects, projects_of,
+--          waiting, waiter, wake, watched
 -- Cost:    O(log N) in the jobs of the same project and kind
 -- Again:   under the same request id the first answer; for the same job_id too, however late; nothing written
--- Pieces:  clock, call, caller, replay, event, ready, waiter, wake
+-- Pieces:  clock, call, token, caller, replay, event, ready, waiter, wake
 local job_id, kind, payload, project, lane_id, digest = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
 local delay = tonumber(ARGV[13]) or 0
 

@@ -3,10 +3,10 @@
 -- Request: job_id
 -- Reply:   kind, project, lane_id, standing, attempts, result_ref, reason, created_at, changed_at, due_at ('' where unset)
 -- Refuses: UNAUTHENTICATED, JOB_NOT_FOUND
--- Touches: principal, job
+-- Touches: token, principal, job
 -- Cost:    O(1)
 -- Again:   how it stands then
--- Pieces:  call, caller
+-- Pieces:  clock, call, token, caller
 local found = redis.call('HMGET', key_job(ARGV[7]), 'kind', 'project', 'lane_id', 'standing', 'attempts', 'result_ref',
   'reason', 'created_at', 'changed_at', 'due_at')
 

@@ -3,11 +3,11 @@
 -- Request: job_id; of the library also milliseconds of delay, reason
 -- Reply:   'queued', 'replay' when it answers a repeat
 -- Refuses: UNAUTHENTICATED, REQUEST_ID_REUSED, JOB_NOT_FOUND, JOB_NOT_CLAIMED, LEASE_EXPIRED
--- Touches: principal, replay, job, ready, kinds, projects, projects_of, spent, running, limits, waiting, waiter, wake,
---          watched, profile, history
+-- Touches: token, principal, replay, job, ready, kinds, projects, projects_of, spent, running, limits, waiting,
+--          waiter, wake, watched, profile, history
 -- Cost:    O(log N) in the jobs of the same project and kind
 -- Again:   under the same request id the first answer, nothing written; else JOB_NOT_CLAIMED
--- Pieces:  clock, call, caller, replay, event, ready, waiter, wake, running, job
+-- Pieces:  clock, call, token, caller, replay, event, ready, waiter, wake, running, job
 local job_id, delay, reason = ARGV[7], tonumber(ARGV[8]) or 0, ARGV[9]
 
 -- check

@@ -3,10 +3,10 @@
 -- Request: job_id, lease in milliseconds
 -- Reply:   lease_until
 -- Refuses: UNAUTHENTICATED, JOB_NOT_FOUND, JOB_ALREADY_TERMINAL, JOB_NOT_CLAIMED, LEASE_EXPIRED
--- Touches: principal, job, ready, kinds, projects, projects_of, spent, running
+-- Touches: token, principal, job, ready, kinds, projects, projects_of, spent, running
 -- Cost:    O(log N) in the jobs of the same project and kind
 -- Again:   the lease ends the given time after the last call; no event, and no standing changes
--- Pieces:  clock, call, caller, ready, job
+-- Pieces:  clock, call, token, caller, ready, job
 local job_id, lease = ARGV[7], tonumber(ARGV[8])
 
 -- check

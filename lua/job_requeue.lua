@@ -2,19 +2,24 @@
 -- Queue an exhausted or failed job again, with no attempt spent.
 -- Request: job_id
 -- Reply:   'queued', 'replay' when it answers a repeat
--- Refuses: REQUEST_ID_REUSED, JOB_NOT_FOUND, JOB_NOT_REQUEUEABLE
--- Touches: principal, replay, job, ready, kinds, projects, projects_of, spent, running, waiting, waiter, wake, watched,
---          profile, history
+-- Refuses: UNAUTHENTICATED, REQUEST_ID_REUSED, JOB_NOT_FOUND, JOB_NOT_REQUEUEABLE
+-- Touches: token, principal, replay, job, ready, kinds, projects, projects_of, spent, running, waiting, waiter, wake,
+--          watched, profile, history
 -- Cost:    O(log N) in the jobs of the same project and kind
 -- Again:   under the same request id the first answer, nothing written; else JOB_NOT_REQUEUEABLE
--- Pieces:  clock, call, replay, event, ready, waiter, wake, job
+-- Pieces:  clock, call, token, caller, replay, event, ready, waiter, wake, job
 local job_id = ARGV[7]
 
 -- check
+local job = read_job(job_id)
+if presented then -- an operator behind a door is bound by its grants
+  local live, _, covered = caller(job.project)
+  if not live then return refuse('UNAUTHENTICATED') end
+  if not covered then return refuse('JOB_NOT_FOUND') end
+end
 local answer, reused = recall()
 if reused then return reused end
 if answer then return { 'queued', 'replay' } end
-local job = read_job(job_id)
 if not job.exists then return refuse('JOB_NOT_FOUND') end
 local held = job.standing == 'claimed' and job.lease_until > now
 local exhausted = not job.terminal and job.attempts >= MAX_ATTEMPTS and not held

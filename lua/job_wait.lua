@@ -3,10 +3,10 @@
 -- Request: waiter, milliseconds to stay registered ('0' withdraws, '-1' also signs, '' only looks), kinds ('' for any; at most 16)
 -- Reply:   'now', or milliseconds until the next look
 -- Refuses: UNAUTHENTICATED
--- Touches: principal, ready, kinds, projects, projects_of, limits, running, waiting, waiter, wake, watched
+-- Touches: token, principal, ready, kinds, projects, projects_of, limits, running, waiting, waiter, wake, watched
 -- Cost:    O(K * G): K kinds, G the caller's grants as in job_claim; looks end at 4,000 of them
 -- Again:   the same waiter is registered anew; the last call counts
--- Pieces:  clock, call, ready, waiter, claimable
+-- Pieces:  clock, call, token, ready, waiter, claimable
 local waiter, stay = ARGV[7], tonumber(ARGV[8])
 
 -- check

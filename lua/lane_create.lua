@@ -3,10 +3,10 @@
 -- Request: lane_id, quorum_id, assignee, task_id, depends_on, repo, branch, base_ref, worktree ('' where not given), digest of the immutable facts
 -- Reply:   lane_id, project, 'replay' when it answers a repeat
 -- Refuses: UNAUTHENTICATED, REQUEST_ID_REUSED, DENIED, UNKNOWN_LANE, QUORUM_NOT_OPEN, UNKNOWN_CLIENT, TASK_NOT_FOUND, DEPENDENCY_NOT_IN_QUORUM
--- Touches: principal, replay, quorum, task, lane, lanes, profile, history
+-- Touches: token, principal, replay, quorum, task, lane, lanes, profile, history
 -- Cost:    O(log N) in the lanes of the profile
 -- Again:   under the same request id the first answer; for the same lane_id too, however late; nothing written
--- Pieces:  clock, call, caller, replay, event, lane
+-- Pieces:  clock, call, token, caller, replay, event, lane
 local lane_id, quorum_id, assignee, task_id, depends_on = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11]
 
 -- check

@@ -3,10 +3,10 @@
 -- Request: filters: quorum_id, 'project' when the next one filters, project, 'state' when the next one filters, state; limit
 -- Reply:   a list of lanes, each the eleven facts of an entry in the contract's order
 -- Refuses: UNAUTHENTICATED
--- Touches: principal, joined, quorum, lane, lanes
+-- Touches: token, principal, joined, quorum, lane, lanes
 -- Cost:    O(5 Q + L log Q): Q quorums the caller joined (one scope for conductors and stars), L the limit
 -- Again:   the lanes as they are then
--- Pieces:  call
+-- Pieces:  clock, call, token
 local has_quorum, quorum_id, has_project, project, has_state, state, limit =
   ARGV[7] == 'quorum_id', ARGV[8], ARGV[9] == 'project', ARGV[10], ARGV[11] == 'state', ARGV[12], tonumber(ARGV[13])
 local FACTS = { 'quorum_id', 'project', 'state', 'review_state', 'merge_state', 'assignee', 'task_id',

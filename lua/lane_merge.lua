@@ -3,10 +3,10 @@
 -- Request: lane_id, outcome (merged, conflicted or skipped), result_commit ('' when not given)
 -- Reply:   merge_state, 'replay' when it answers a repeat
 -- Refuses: UNAUTHENTICATED, REQUEST_ID_REUSED, DENIED, UNKNOWN_LANE, LANE_NOT_MERGEABLE
--- Touches: principal, replay, lane, profile, history
+-- Touches: token, principal, replay, lane, profile, history
 -- Cost:    O(1)
 -- Again:   under the same request id the first answer, nothing written; else as the gate stands
--- Pieces:  clock, call, caller, replay, event, lane
+-- Pieces:  clock, call, token, caller, replay, event, lane
 local lane_id, outcome, result_commit = ARGV[7], ARGV[8], ARGV[9]
 
 local function gate_is_met(lane)

@@ -3,10 +3,10 @@
 -- Request: lane_id, decision (submit, approve or request-changes)
 -- Reply:   review_state, 'replay' when it answers a repeat
 -- Refuses: UNAUTHENTICATED, REQUEST_ID_REUSED, DENIED, UNKNOWN_LANE, REVIEW_CLOSED, NOTHING_UNDER_REVIEW
--- Touches: principal, replay, lane, quorum, profile, history
+-- Touches: token, principal, replay, lane, quorum, profile, history
 -- Cost:    O(1)
 -- Again:   under the same request id the first answer, nothing written; else as the review stands
--- Pieces:  clock, call, caller, replay, event, lane
+-- Pieces:  clock, call, token, caller, replay, event, lane
 local lane_id, decision = ARGV[7], ARGV[8]
 local TO = { submit = 'pending', approve = 'approved', ['request-changes'] = 'changes_requested' }
 

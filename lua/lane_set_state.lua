@@ -3,10 +3,10 @@
 -- Request: lane_id, state
 -- Reply:   state, 'replay' when it answers a repeat
 -- Refuses: UNAUTHENTICATED, REQUEST_ID_REUSED, DENIED, UNKNOWN_LANE, ILLEGAL_LANE_TRANSITION
--- Touches: principal, replay, lane, lanes, profile, history
+-- Touches: token, principal, replay, lane, lanes, profile, history
 -- Cost:    O(log N) in the lanes of the profile
 -- Again:   under the same request id the first answer, nothing written; else ILLEGAL_LANE_TRANSITION
--- Pieces:  clock, call, caller, replay, event, lane
+-- Pieces:  clock, call, token, caller, replay, event, lane
 local lane_id, state = ARGV[7], ARGV[8]
 local MOVES = {
   open = { in_progress = true, cancelled = true },

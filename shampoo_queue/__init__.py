@@ -9,7 +9,7 @@ from .history import Event, replay
 from .registry import Principal, Quorum, Task
 from .tools import Answer
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "Answer",

@@ -35,7 +35,7 @@ class _Opened:
         self._retry_seconds = retry_seconds
         self._route: Route = route(target, profile)
         operator_ = Operator(operator or _user())
-        self._registry = RegistryOperations(operator_)
+        self._registry = RegistryOperations(operator_, profile)
         self._ops = OpsOperations(operator_, profile)
         self._history = HistoryOperations(operator_)
 

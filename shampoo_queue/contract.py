@@ -50,6 +50,7 @@ LIMITS: dict[str, Limit] = {
     "replay_library": Limit(60_000, "milliseconds", "how long the library's own request ids are remembered"),
     "replay_caller": Limit(600_000, "milliseconds", "how long a caller's request ids are remembered"),
     "replay_shelf": Limit(32, "answers", "a caller's remembered ids on one of a principal's 4,096 shelves"),
+    "token_stay": Limit(315_360_000, "seconds", "the longest life of a token that expires"),
     "reason": Limit(512, "characters", "a reason in history"),
     "delay": Limit(31_536_000, "seconds", "the longest delay of a job"),
     "limited_kinds": Limit(50, "kinds", "kinds with a limit on how many run at a time"),
@@ -611,6 +612,9 @@ EVENT_FACTS: dict[str, tuple[str, ...]] = {
     "quorum.participant_removed": ("project", "reason"),
     "task.added": ("to",),
     "task.closed": ("from", "to"),
+    "token.issued": ("to", "reason"),
+    "token.replaced": ("from", "to", "reason"),
+    "token.revoked": ("from", "to", "reason"),
 }
 
 
@@ -676,18 +680,20 @@ def _sentence(tool: Tool, error: ValidationError) -> str:
 # Schemas ------------------------------------------------------------------------------------------------------
 
 
-@cache
-def argument_schema(name: str) -> dict[str, Any]:
+def argument_schema(tool: Tool | str) -> dict[str, Any]:
     """Give a tool's JSON Schema for its arguments: nothing unknown, ``null`` allowed where optional, no default."""
-    schema: dict[str, Any] = _plain(BY_NAME[name].arguments.model_json_schema())
-    return schema
+    return _schema((BY_NAME[tool] if isinstance(tool, str) else tool).arguments)
+
+
+def result_schema(tool: Tool | str) -> dict[str, Any]:
+    """Give a tool's JSON Schema for its result; a claim has exactly two shapes."""
+    return _schema((BY_NAME[tool] if isinstance(tool, str) else tool).result)
 
 
 @cache
-def result_schema(name: str) -> dict[str, Any]:
-    """Give a tool's JSON Schema for its result; a claim has exactly two shapes."""
-    schema: dict[str, Any] = _plain(BY_NAME[name].result.model_json_schema())
-    if name == "job_claim":
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    schema: dict[str, Any] = _plain(model.model_json_schema())
+    if model is JobClaimResult:
         keys = list(schema["properties"])
         won = schema | {"properties": schema["properties"] | {"claimed": {"const": True}}, "required": keys}
         none = {
@@ -697,7 +703,7 @@ def result_schema(name: str) -> dict[str, Any]:
             "additionalProperties": False,
         }
         return {"type": "object", "oneOf": [won, none]}
-    if name == "job_complete":
+    if model is JobCompleteResult:
         schema["properties"]["idempotent"] = {"const": True}
     return schema
 

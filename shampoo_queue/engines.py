@@ -104,6 +104,10 @@ class Route:
         """Give the pool to use after `mend`: the same one, unless the server is now another."""
         return pool
 
+    def outside(self) -> Route | None:
+        """Give the route to what belongs to no profile; None when it is this one."""
+        return None
+
 
 def route(target: Any, profile: str) -> Route:
     """Find the route for a URL or a ready-made client; raise `ConfigurationError` when it cannot be right."""
@@ -333,6 +337,7 @@ class ClusterRoute(Route):
         super().__init__(name, lambda: self._pool(False), lambda: self._pool(True))
         self._seeds = list(seeds)
         self._options = dict(options)
+        self._profile = profile
         self._slot = key_slot(keys.spell(profile, "profile").encode())
         self._node: tuple[str, int] | None = None
 
@@ -349,6 +354,11 @@ class ClusterRoute(Route):
     def renewed(self, pool: Any, asynchronous: bool) -> Any:
         held = pool.connection_kwargs
         return pool if (held["host"], held["port"]) == self._node else self._pool(asynchronous)
+
+    def outside(self) -> Route | None:
+        if self._profile == keys.OUTSIDE:
+            return None
+        return ClusterRoute(self._seeds, self._options, keys.OUTSIDE, self.name)
 
     def _node_host(self) -> str:
         return self._node[0] if self._node else self._seeds[0][0]

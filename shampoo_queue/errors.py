@@ -10,7 +10,10 @@
     │   ├── RequestIdReused, QuotaExceeded
     │   └── Unavailable, Internal
     ├── OperatorError                 what the registry and the operators' moves can raise
-    │   └── UnknownPrincipal, PrincipalExists, UnknownQuorum, UnknownTask, JobNotRequeueable, LimitReached
+    │   └── UnknownPrincipal, PrincipalExists, UnknownQuorum, UnknownTask, JobNotRequeueable, LimitReached,
+    │       UnknownToken, TokenNotLive
+    ├── DoorError                     what a door refuses before a call reaches a tool
+    │   └── BadRequest, NotFound, MethodNotAllowed, TooLarge, UnsupportedMediaType, RateLimited
     └── ConfigurationError            a URL, profile or option that cannot be right
         └── EngineError               the server behind the URL cannot serve: too old, wrong password, away
 
@@ -191,6 +194,44 @@ class LimitReached(OperatorError, code="limit_reached", words="limit reached"):
     """A principal holds 1,000 grants, or a quorum 1,000 participants."""
 
 
+class UnknownToken(OperatorError, code="unknown_token", words="unknown token", http=404):
+    """No token has this id."""
+
+
+class TokenNotLive(OperatorError, code="token_not_live", words="token is revoked or expired"):
+    """Only a live token can be replaced: issue a new one."""
+
+
+class DoorError(Refusal):
+    """What a door refuses before a call reaches a tool."""
+
+
+class BadRequest(DoorError, code="bad_request", words="bad request", http=400):
+    """The body is no JSON object, or a header cannot be read."""
+
+
+class NotFound(DoorError, code="not_found", words="not found", http=404):
+    """There is no such route."""
+
+
+class MethodNotAllowed(DoorError, code="method_not_allowed", words="method not allowed", http=405):
+    """The route does not take this method."""
+
+
+class TooLarge(DoorError, code="too_large", words="too large", http=413):
+    """The body is larger than 8 MiB."""
+
+
+class UnsupportedMediaType(DoorError, code="unsupported_media_type", words="unsupported media type", http=415):
+    """The body is not sent as application/json."""
+
+
+class RateLimited(DoorError, code="rate_limited", words="rate limited", http=429):
+    """Too many calls of one principal, or too many failed logins from one address: wait a little."""
+
+    retryable = True
+
+
 class ConfigurationError(ShampooError):
     """A URL, a profile or an option that cannot be right; the message says how to mend it."""
 
@@ -205,4 +246,5 @@ def _by_code(base: type[Refusal]) -> dict[str, type[Refusal]]:
 
 TOOL_ERRORS: dict[str, type[Refusal]] = _by_code(ToolError)
 OPERATOR_ERRORS: dict[str, type[Refusal]] = _by_code(OperatorError)
+DOOR_ERRORS: dict[str, type[Refusal]] = _by_code(DoorError)
 REFUSALS: dict[str, type[Refusal]] = TOOL_ERRORS | OPERATOR_ERRORS

@@ -14,7 +14,7 @@ from .contract import JobClaimResult, JobCompleteResult, JobCreateResult, JobRel
 from .errors import ToolError
 from .moves import Operation
 from .ops import Expired, OpsOperations
-from .registry import Principal, Quorum, RegistryOperations, Task
+from .registry import IssuedToken, Principal, Quorum, RegistryOperations, Task, Token
 from .tools import Answer, Caller
 
 T = TypeVar("T")
@@ -384,7 +384,7 @@ class Client:
 
 
 class Registry:
-    """What the tools check against: principals, quorums, tasks."""
+    """What the tools check against: principals, tokens, quorums, tasks."""
 
     def __init__(self, operations: RegistryOperations, run: Run) -> None:
         self._operations, self._run = operations, run
@@ -454,6 +454,34 @@ class Registry:
     def tasks(self) -> list[Task]:
         """List every task, in the order in which they were added."""
         return self._run(self._operations.tasks())
+
+    def issue_token(self, client_id: str, *, scope: str = "tools", expires_seconds: int | None = None) -> IssuedToken:
+        """Issue an access token to a principal; its text is given here and kept nowhere.
+
+        ``scope`` is what it is good for: ``tools``, ``tools:read``, ``ops:read``, ``ops:write`` or ``metrics``. Roles
+        and grants stay the principal's. It expires after ``expires_seconds``, at most ten years; never when None.
+        Raises `UnknownPrincipal`.
+        """
+        return self._run(self._operations.issue_token(client_id, scope=scope, expires_seconds=expires_seconds))
+
+    def rotate_token(
+        self, token_id: str, *, overlap_seconds: int = 86400, expires_seconds: int | None = None
+    ) -> IssuedToken:
+        """Issue a token in place of a live one, which is good for ``overlap_seconds`` more, or less if it ends sooner.
+
+        Principal and scope are those of the old one. Raises `UnknownToken` or `TokenNotLive`.
+        """
+        return self._run(
+            self._operations.rotate_token(token_id, overlap_seconds=overlap_seconds, expires_seconds=expires_seconds)
+        )
+
+    def revoke_token(self, token_id: str) -> bool:
+        """Revoke a token from the very next call on; give whether it was not revoked before. Raises `UnknownToken`."""
+        return self._run(self._operations.revoke_token(token_id))
+
+    def tokens(self) -> list[Token]:
+        """List every token that was issued, in that order, by its id. A token that expired is listed as live."""
+        return self._run(self._operations.tokens())
 
 
 class Ops:
@@ -864,7 +892,7 @@ class AsyncClient:
 
 
 class AsyncRegistry:
-    """What the tools check against: principals, quorums, tasks, on asyncio."""
+    """What the tools check against: principals, tokens, quorums, tasks, on asyncio."""
 
     def __init__(self, operations: RegistryOperations, run: AsyncRun) -> None:
         self._operations, self._run = operations, run
@@ -934,6 +962,36 @@ class AsyncRegistry:
     async def tasks(self) -> list[Task]:
         """List every task, in the order in which they were added."""
         return await self._run(self._operations.tasks())
+
+    async def issue_token(
+        self, client_id: str, *, scope: str = "tools", expires_seconds: int | None = None
+    ) -> IssuedToken:
+        """Issue an access token to a principal; its text is given here and kept nowhere.
+
+        ``scope`` is what it is good for: ``tools``, ``tools:read``, ``ops:read``, ``ops:write`` or ``metrics``. Roles
+        and grants stay the principal's. It expires after ``expires_seconds``, at most ten years; never when None.
+        Raises `UnknownPrincipal`.
+        """
+        return await self._run(self._operations.issue_token(client_id, scope=scope, expires_seconds=expires_seconds))
+
+    async def rotate_token(
+        self, token_id: str, *, overlap_seconds: int = 86400, expires_seconds: int | None = None
+    ) -> IssuedToken:
+        """Issue a token in place of a live one, which is good for ``overlap_seconds`` more, or less if it ends sooner.
+
+        Principal and scope are those of the old one. Raises `UnknownToken` or `TokenNotLive`.
+        """
+        return await self._run(
+            self._operations.rotate_token(token_id, overlap_seconds=overlap_seconds, expires_seconds=expires_seconds)
+        )
+
+    async def revoke_token(self, token_id: str) -> bool:
+        """Revoke a token from the very next call on; give whether it was not revoked before. Raises `UnknownToken`."""
+        return await self._run(self._operations.revoke_token(token_id))
+
+    async def tokens(self) -> list[Token]:
+        """List every token that was issued, in that order, by its id. A token that expired is listed as live."""
+        return await self._run(self._operations.tokens())
 
 
 class AsyncOps:

@@ -37,7 +37,7 @@ from .contract import JobClaimResult, JobCompleteResult, JobCreateResult, JobRel
 from .errors import ToolError
 from .moves import Operation
 from .ops import Expired, OpsOperations
-from .registry import Principal, Quorum, RegistryOperations, Task
+from .registry import IssuedToken, Principal, Quorum, RegistryOperations, Task, Token
 from .tools import Answer, Caller
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ def facade() -> str:
     for asynchronous in (False, True):
         parts.append(_client(asynchronous))
         for operations, name, about in (
-            (RegistryOperations, "Registry", "What the tools check against: principals, quorums, tasks"),
+            (RegistryOperations, "Registry", "What the tools check against: principals, tokens, quorums, tasks"),
             (OpsOperations, "Ops", "The operators' moves and looks beside the nine tools"),
         ):
             parts.append(_surface(operations, name, about, asynchronous))

@@ -48,6 +48,8 @@ KEYS = (
     Key("quorums", "zset", (), "every quorum_id, by the number of the event that opened it"),
     Key("task", "hash", ("task_id",), "standing: live or closed"),
     Key("tasks", "zset", (), "every task_id, by the number of the event that added it"),
+    Key("token", "hash", ("token_id",), "client_id, scope, standing, expires_at, and the digest of one token"),
+    Key("tokens", "zset", (), "every token's id, by the number of the event that issued it"),
     Key("job", "hash", ("job_id",), "one job, its payload apart"),
     Key("payload", "string", ("job_id",), "the job's payload, verbatim; no key when it is empty"),
     Key(
@@ -78,6 +80,14 @@ KEYS = (
     Key("lane", "hash", ("lane_id",), "one lane"),
     Key("lanes", "zset", ("state", "scope", "name"), "lane ids by seq, in one state, of a scope: all, project, quorum"),
     Key("replay", "string", ("slot", "client_id"), "answers remembered by request id; expires by itself"),
+)
+
+# What belongs to no profile, because it is what leads to one. No profile can be named so.
+OUTSIDE = "-"
+OUTSIDE_KEYS = (
+    Key("token", "string", ("token_id",), "scope, profile and client_id of one token, apart by blanks; never changes"),
+    Key("profiles", "set", (), "every profile in which a token was issued"),
+    Key("session", "string", ("session",), "one sign-in to the pages, by the digest of its cookie; expires by itself"),
 )
 
 BY_NAME = {key.name: key for key in KEYS}

@@ -22,10 +22,11 @@ class Move:
 
 @dataclass(slots=True)
 class Command:
-    """One plain command of an operator's reading, for instance SCAN."""
+    """One plain command of an operator's reading, for instance SCAN; ``outside`` says that its key is of no profile."""
 
     arguments: tuple[str | bytes | int, ...]
     request_id: str | None = None
+    outside: bool = False
 
 
 @dataclass(slots=True)

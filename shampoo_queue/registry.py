@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from . import keys, tokens
 from .contract import limit
-from .errors import InvalidArgument, Refusal
-from .moves import Move, Operation
+from .errors import Denied, InvalidArgument, Refusal, UnknownToken
+from .moves import Command, Move, Operation
+from .tokens import Presented
 from .tools import _UUID, NOTHING, RequestIds, digest_of, immutable, is_unicode, own_holder, slot_of, stamp, text
 
 
@@ -48,15 +50,48 @@ class Task:
     created_at: str
 
 
-class Operator:
-    """Who makes operators' moves, and how such a move is spelled: as a tool's, with the operator as its caller."""
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What the queue keeps of an access token: never the token. An empty ``expires_at`` is never."""
 
-    def __init__(self, operator: str) -> None:
-        self.operator = _name("operator", operator)
+    token_id: str
+    client_id: str
+    scope: str
+    live: bool
+    created_at: str
+    expires_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedToken:
+    """A token just issued. Its text is nowhere else, and not in this object's ``repr``."""
+
+    token: str = field(repr=False)
+    token_id: str
+    client_id: str
+    scope: str
+    expires_at: str
+
+
+# The operators' moves that hold a presented token against what is stored; the others would take it for a name.
+PRESENTABLE = ("job_requeue", "token_revoke")
+
+
+class Operator:
+    """Who makes operators' moves, and how such a move is spelled: as a tool's, with the operator as its caller.
+
+    An operator behind a door is a token that somebody presents; its principal's grants bind it then.
+    """
+
+    def __init__(self, operator: str | Presented) -> None:
+        self.operator = str(operator) if isinstance(operator, Presented) else _name("operator", operator)
+        self._presented = isinstance(operator, Presented)
         self._ids = RequestIds()
 
     def move(self, script: str, *arguments: str) -> Operation[Any]:
         """Run one operator's move under a request id of its own."""
+        if self._presented and script not in PRESENTABLE:
+            raise Denied("this move asks for access to Redis, not for a token")
         taken = self._ids.take()
         known_as = taken.request_id
         beside = (self.operator, own_holder(), known_as, slot_of(known_as), digest_of(script, arguments), "")
@@ -92,15 +127,33 @@ def _names(what: str, values: Iterable[str], most: int, empty: bool = False) -> 
     return checked
 
 
+def _token_id(token_id: Any) -> str:
+    return token_id if isinstance(token_id, str) and tokens.TOKEN_ID.fullmatch(token_id) else NOTHING
+
+
+def _stay(seconds: Any) -> str:
+    """Spell how long a token lives, in milliseconds; empty for ever."""
+    if seconds is None:
+        return ""
+    most = limit("token_stay")
+    if isinstance(seconds, bool) or not isinstance(seconds, int) or not 1 <= seconds <= most:
+        raise InvalidArgument(f"expires_seconds must be a whole number from 1 to {most:,}")
+    return str(seconds * 1000)
+
+
 def _quorum_id(quorum_id: Any) -> str:
     return quorum_id if isinstance(quorum_id, str) and _UUID.fullmatch(quorum_id) else NOTHING
 
 
 class RegistryOperations:
-    """Keep principals, quorums and tasks. Every method raises `OperatorError`, `InvalidArgument` or `Unavailable`."""
+    """Keep principals and their tokens, quorums and tasks.
 
-    def __init__(self, operator: Operator) -> None:
+    Every method raises `OperatorError`, `InvalidArgument` or `Unavailable`.
+    """
+
+    def __init__(self, operator: Operator, profile: str) -> None:
         self._operator = operator
+        self._profile = profile
 
     def add_principal(self, client_id: str, *, conductor: bool = False, grants: Iterable[str] = ()) -> Operation[bool]:
         """Register a principal; give whether it is new.
@@ -215,6 +268,71 @@ class RegistryOperations:
         return [
             Task(name, facts.get("standing") == "live", stamp(facts.get("created_at", ""))) for name, facts in found
         ]
+
+    def issue_token(
+        self, client_id: str, *, scope: str = "tools", expires_seconds: int | None = None
+    ) -> Operation[IssuedToken]:
+        """Issue an access token to a principal; its text is given here and kept nowhere.
+
+        ``scope`` is what it is good for: ``tools``, ``tools:read``, ``ops:read``, ``ops:write`` or ``metrics``. Roles
+        and grants stay the principal's. It expires after ``expires_seconds``, at most ten years; never when None.
+        Raises `UnknownPrincipal`.
+        """
+        if scope not in tokens.SCOPES:
+            raise InvalidArgument(f"scope must be one of {', '.join(tokens.SCOPES)}")
+        return (yield from self._issue(_name("client_id", client_id), scope, _stay(expires_seconds), "", 0))
+
+    def rotate_token(
+        self, token_id: str, *, overlap_seconds: int = 86_400, expires_seconds: int | None = None
+    ) -> Operation[IssuedToken]:
+        """Issue a token in place of a live one, which is good for ``overlap_seconds`` more, or less if it ends sooner.
+
+        Principal and scope are those of the old one. Raises `UnknownToken` or `TokenNotLive`.
+        """
+        if isinstance(overlap_seconds, bool) or not isinstance(overlap_seconds, int) or overlap_seconds < 0:
+            raise InvalidArgument("overlap_seconds must be a whole number, 0 or more")
+        overlap, stay = min(overlap_seconds, limit("token_stay")), _stay(expires_seconds)
+        facts = yield Command(("HMGET", keys.spell(self._profile, "token", _token_id(token_id)), "client_id", "scope"))
+        if facts[0] is None or facts[1] is None:
+            raise UnknownToken
+        return (yield from self._issue(text(facts[0]), text(facts[1]), stay, token_id, overlap))
+
+    def revoke_token(self, token_id: str) -> Operation[bool]:
+        """Revoke a token from the very next call on; give whether it was not revoked before. Raises `UnknownToken`."""
+        return bool((yield from self._operator.move("token_revoke", _token_id(token_id))))
+
+    def tokens(self) -> Operation[list[Token]]:
+        """List every token that was issued, in that order, by its id. A token that expired is listed as live."""
+        found = yield from self._listed("tokens")
+        return [
+            Token(
+                name,
+                facts.get("client_id", ""),
+                facts.get("scope", ""),
+                facts.get("standing") == "live",
+                stamp(facts.get("created_at", "")),
+                stamp(facts.get("expires_at", "")),
+            )
+            for name, facts in found
+        ]
+
+    def _issue(self, client_id: str, scope: str, stay: str, replaces: str, overlap: int) -> Operation[IssuedToken]:
+        token = tokens.mint()
+        presented = tokens.read(token)
+        assert presented is not None
+        token_id = presented.token_id
+        # The way from the id to the profile comes first: without its record in the profile it leads nowhere.
+        way = keys.spell(keys.OUTSIDE, "token", token_id)
+        yield Command(("SET", way, f"{scope} {self._profile} {client_id}"), outside=True)
+        yield Command(("SADD", keys.spell(keys.OUTSIDE, "profiles"), self._profile), outside=True)
+        facts = (token_id, client_id, scope, presented.digest, stay, replaces, str(overlap * 1000))
+        try:
+            reply = yield from self._operator.move("token_issue", *facts)
+        except Refusal as refusal:
+            if not refusal.outcome_unknown:
+                yield Command(("DEL", way), outside=True)
+            raise
+        return IssuedToken(token, token_id, client_id, scope, stamp(text(reply[0])))
 
     def _listed(self, which: str) -> Operation[list[tuple[str, dict[str, str]]]]:
         """Read every page of one family: names with the fields of their hashes."""

@@ -19,6 +19,7 @@ from .contract import limit
 PIECES = (
     "clock",
     "call",
+    "token",
     "caller",
     "replay",
     "event",
@@ -29,6 +30,10 @@ PIECES = (
     "claimable",
     "job",
     "lane",
+    "sight",
+    "visible",
+    "shown",
+    "covered",
 )
 
 LIMITS_IN_LUA = {

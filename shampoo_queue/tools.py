@@ -25,6 +25,7 @@ from . import contract
 from .contract import BY_NAME, Meta, Tool, check, limit, safe_name
 from .errors import InvalidArgument, ToolError, Unauthenticated, UnknownTool
 from .moves import Move, Operation
+from .tokens import Presented
 
 log = logging.getLogger("shampoo_queue")
 
@@ -307,13 +308,16 @@ SPELLINGS: dict[str, Spelling] = {
 
 
 class Caller:
-    """One principal, as one holder: the operations behind `Client` and `AsyncClient`."""
+    """One principal, as one holder: the operations behind `Client` and `AsyncClient`.
 
-    def __init__(self, client_id: Any, holder: str | None = None) -> None:
+    ``client_id`` may be a token that somebody presents: the server finds whose it is, in the same move.
+    """
+
+    def __init__(self, client_id: Any, holder: str | None = None, ids: RequestIds | None = None) -> None:
         self.client_id = client_id
         self._given_holder = None if holder is None else check_holder(holder)
         self._holder = (os.getpid(), own_holder() if holder is None else holder)
-        self._ids = RequestIds()
+        self._ids = ids or RequestIds()
 
     @property
     def holder(self) -> str:
@@ -378,8 +382,12 @@ class Caller:
         return (yield Move(script, (*beside, *arguments)))
 
     def _known(self) -> str:
-        """Give the client_id, unless no principal can have it."""
+        """Give the client_id, unless no principal can have it; or a token as the piece `token` reads it."""
+        if isinstance(self.client_id, Presented):
+            return str(self.client_id)
         if not isinstance(self.client_id, str) or len(self.client_id) > limit("project"):
+            raise Unauthenticated
+        if self.client_id.startswith("\0"):
             raise Unauthenticated
         if not is_unicode(self.client_id):
             raise Unauthenticated

@@ -23,7 +23,8 @@ from . import errors, keys, scripts
 from .engines import Route, cannot_reach, check_server
 from .errors import EngineError
 from .moves import Abandoned, Block, Command, Move, Operation, Pause, Sent, Step, T, parts
-from .patience import Patience, Sending, leaves_clean
+from .patience import PASSING, Patience, Sending, error_word, leaves_clean
+from .trace import span
 
 log = logging.getLogger("shampoo_queue")
 
@@ -55,6 +56,13 @@ class _Wire:
         self.warnings: list[str] = []
         self._key = keys.spell(profile, "profile")
         self._lua = lua
+        self._outside: Any = None
+
+    def _for_outside(self) -> Any:
+        """Give the wire to what belongs to no profile, when that is another server than the profile's."""
+        if self._outside is None and (route := self.route.outside()):
+            self._outside = type(self)(route, keys.OUTSIDE, self.retry_seconds)
+        return self._outside
 
     def _script(self, move: Move) -> scripts.Script:
         script = scripts.script(move.script, self._lua)
@@ -151,10 +159,19 @@ class Wire(_Wire):
             return time.sleep(step.seconds)
         if isinstance(step, list):
             return [reply for part in parts(step) for reply in self._carry_together(part)]
+        if isinstance(step, Command) and step.outside and (outside := self._for_outside()):
+            if outside._pool is None:
+                outside.start(None)
+            return outside._carry(step)
+        if isinstance(step, Move):
+            with span(f"shampoo.move {step.script}", profile=self.profile):
+                return self._carry(step)
         return self._carry(step)
 
     def close(self) -> None:
         """Close every connection that is ours."""
+        if self._outside is not None:
+            self._outside.close()
         if self._pool is not None and self.route.owned:
             self.route.close_pools(self._pool)
         self.route.close()
@@ -332,10 +349,18 @@ class AsyncWire(_Wire):
             return await asyncio.sleep(step.seconds)
         if isinstance(step, list):
             return [reply for part in parts(step) for reply in await self._carry_together(part)]
+        if isinstance(step, Command) and step.outside and (outside := self._for_outside()):
+            await outside.start(None)
+            return await outside._carry(step)
+        if isinstance(step, Move):
+            with span(f"shampoo.move {step.script}", profile=self.profile):
+                return await self._carry(step)
         return await self._carry(step)
 
     async def close(self) -> None:
         """Close every connection of this event loop that is ours."""
+        if self._outside is not None:
+            await self._outside.close()
         home = self._homes.pop(asyncio.get_running_loop(), None)
         if home is not None and home.pid == os.getpid() and home.pool is not None and self.route.owned:
             await self.route.close_async_pools(home.pool)
@@ -360,6 +385,20 @@ class AsyncWire(_Wire):
                     return await self._exchange(home.pool, self._spelled(move, home.pool), sending)
             except Exception as error:
                 failed, sent = error, sending.begun
+
+    async def once(self, move: Move) -> Any:
+        """Carry one move without any patience; raise what the connection or the server says."""
+        home = self._home()
+        try:
+            try:
+                return await self._exchange(home.pool, self._spelled(move, home.pool))
+            except NoScriptError as missing:
+                await self._exchange(home.pool, self._loading(move, missing))
+                return await self._exchange(home.pool, self._spelled(move, home.pool))
+        except (RedisError, OSError) as error:
+            if not isinstance(error, ResponseError) or error_word(error) in PASSING:
+                await self._mend(home, error)
+            raise
 
     async def _carry_together(self, moves: list[Sent]) -> list[Any]:
         """Send moves in one go; those without an answer are carried on one by one, each under its request id."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from shampoo_queue.contract import EVENT_FACTS, EVENT_FIELDS, LANE_STATES
 from shampoo_queue.keys import KEYS, prefix
+from shampoo_queue.tokens import SCOPES
 from shampoo_queue.tools import immutable
 
 # Key to (type, content, milliseconds to live or -1). Content: dict, list of (member, score) or of (id, fields), text.
@@ -31,6 +32,7 @@ LANE_LINKS = ("quorum_id", "assignee", "task_id", "depends_on", "repo", "branch"
 UNTOLD = {
     "job": {"kind", "lane_id", "result_ref", "lease_until", "due_at"},
     "lane": {*LANE_LINKS, "result_commit"},
+    "token": {"scope", "digest", "expires_at"},
 }
 
 
@@ -77,6 +79,7 @@ def problems(profile: str, snapshot: Snapshot) -> list[str]:
         *_running(found),
         *_limits(found, told),
         *_other_indexes(found, told),
+        *_tokens(found),
         *_replays(found),
         *_idle_callers(found),
     ]
@@ -199,6 +202,13 @@ class Told:
         task["standing"] = "closed"
         return {"from": "live", "to": "closed"}
 
+    def _token(self, what: str, event: Facts, token: Facts) -> Facts:
+        if what == "issued":
+            token |= {"standing": "live", "client_id": event["reason"], "created_at": event["at"]}
+            return {"to": "live", "reason": event["reason"]}
+        token["standing"] = "revoked" if what == "revoked" else "live"
+        return {"from": "live", "to": token["standing"], "reason": token.get("client_id", "")}
+
 
 def _counter(found: Profile, told: Told) -> Iterator[str]:
     stored = found.only("profile", {})
@@ -208,7 +218,7 @@ def _counter(found: Profile, told: Told) -> Iterator[str]:
 
 
 def _hashes(found: Profile, told: Told) -> Iterator[str]:
-    for family in ("job", "kind", "lane", "principal", "quorum", "task"):
+    for family in ("job", "kind", "lane", "principal", "quorum", "task", "token"):
         for name in found[family].keys() | told.entities[family].keys():
             stored = {field: value for field, value in found[family].get(name, {}).items() if value}
             wanted = {field: value for field, value in told.entities[family].get(name, {}).items() if value}
@@ -324,7 +334,12 @@ def _other_indexes(found: Profile, told: Told) -> Iterator[str]:
         for scope, name in (("all", ""), ("project", lane.get("project", "")), ("quorum", lane.get("quorum_id", ""))):
             lanes[f"{lane['state']}:{scope}:{name}"].add((lane_id, float(lane["seq"])))
     yield from _compared("lanes", {rest: set(zset) for rest, zset in found["lanes"].items()}, lanes)
-    for index, family in (("principals", "principal"), ("quorums", "quorum"), ("tasks", "task")):
+    for index, family in (
+        ("principals", "principal"),
+        ("quorums", "quorum"),
+        ("tasks", "task"),
+        ("tokens", "token"),
+    ):
         wanted = {(name, float(told.first.get((family, name), 0))) for name in told.entities[family]}
         yield from _compared(index, {"": set(found.only(index, []))}, {"": wanted})
     joined: dict[str, set[tuple[str, str]]] = defaultdict(set)
@@ -334,6 +349,18 @@ def _other_indexes(found: Profile, told: Told) -> Iterator[str]:
                 joined[field.removeprefix("participant:")].add((quorum_id, quorum.get("project", "")))
     yield from _compared("joined", {rest: set(facts.items()) for rest, facts in found["joined"].items()}, joined)
     yield from _compared("turns", {"": set(found.only("turns", {}).items())}, {"": set(told.turns.items())})
+
+
+def _tokens(found: Profile) -> Iterator[str]:
+    """What no event tells of a token at least reads as what it is, and the token is somebody's."""
+    for token_id, token in found["token"].items():
+        ends_at, created_at = token.get("expires_at", ""), token.get("created_at", "")
+        if token.get("scope") not in SCOPES or not re.fullmatch("[0-9a-f]{64}", token.get("digest", "")):
+            yield f"token {token_id} has the scope {token.get('scope')!r} and the digest {token.get('digest')!r}"
+        if ends_at and not (ends_at.isdigit() and created_at.isdigit() and int(ends_at) >= int(created_at)):
+            yield f"token {token_id} ends at {ends_at!r}, issued at {created_at!r}"
+        if token.get("client_id") not in found["principal"]:
+            yield f"token {token_id} is {token.get('client_id')!r}'s, who is no principal"
 
 
 def _replays(found: Profile) -> Iterator[str]:

@@ -19,10 +19,12 @@ def _words(text: str) -> frozenset[str]:
 
 
 # Commands whose cost does not grow with what they find; a hash that may be read whole is bounded by the contract.
-READS = _words("GET STRLEN PTTL EXISTS HGET HMGET HLEN HEXISTS ZSCORE ZCARD ZCOUNT ZRANK XLEN SCARD SISMEMBER TIME")
+READS = _words(
+    "GET GETRANGE STRLEN PTTL EXISTS HGET HMGET HLEN HEXISTS ZSCORE ZCARD ZCOUNT ZRANK XLEN SCARD SISMEMBER TIME"
+)
 RANGES = _words("ZRANGE XRANGE XREVRANGE HGETALL")
 # Reads of what an operator may have put another type of key in place of.
-GUARDED = _words("HMGET GET")
+GUARDED = _words("HMGET GET STRLEN")
 WRITES = _words(
     "SET DEL UNLINK EXPIRE PEXPIRE INCR INCRBY HSET HDEL HINCRBY ZADD ZREM ZREMRANGEBYSCORE ZINCRBY SADD SREM LPUSH "
     "XADD XDEL XTRIM"
@@ -167,7 +169,7 @@ def _head(move: Move) -> Iterator[str]:
     if "call" not in move.pieces:
         yield "the piece call names the six arguments with which every move begins"
     for piece, text in move.pieces.items():
-        if piece == "call":
+        if piece in ("call", "token"):  # they act by themselves
             continue
         elsewhere = "\n".join((*(other for name, other in move.pieces.items() if name != piece), move.body))
         if not _declared(_FUNCTION.sub(_signature, text)) & set(_names(elsewhere)):
@@ -219,6 +221,8 @@ def _bounds(move: Move) -> Iterator[str]:
         if call.command == "HGETALL" and not WHOLE_HASHES.match(call.arguments[0]):
             yield f"it reads {call.arguments[0]} whole, which nothing bounds"
         if call.command == "ZRANGE" and "'LIMIT'" not in call.arguments and not _few(*call.arguments[1:3]):
+            yield f"its range from {call.arguments[1]} to {call.arguments[2]} has no bound"
+        if call.command == "GETRANGE" and call.arguments[2].startswith("-"):
             yield f"its range from {call.arguments[1]} to {call.arguments[2]} has no bound"
         if call.guarded and call.command not in GUARDED:
             yield f"it uses redis.pcall for {call.command}"

@@ -43,6 +43,9 @@ def rich(queue: Queue, clock: Clock) -> None:
     queue.principal("i", "idle")
     queue.principal("gone", PROJECT)
     registry.disable_principal("gone")
+    rotated, revoked = (registry.issue_token("w", scope=scope, expires_seconds=9) for scope in ("tools", "metrics"))
+    registry.rotate_token(rotated.token_id, overlap_seconds=5)
+    registry.revoke_token(revoked.token_id)
     quorum_id, closed = quorum_with(queue, "w", "c"), quorum_with(queue, "w", project="a:b")
     registry.add_task("t")
     registry.add_task("ended")
@@ -202,9 +205,15 @@ def test_a_job_set_aside_is_named(queue: Queue, clock: Clock) -> None:
 
 
 # What no other key tells, so that a change of it cannot be seen.
-TOLD_NOWHERE_ELSE = {("job", "result_ref"), ("lane", "result_commit"), ("waiter", "holder"), ("waiter", "watches")}
+TOLD_NOWHERE_ELSE = {
+    ("job", "result_ref"),
+    ("lane", "result_commit"),
+    ("token", "expires_at"),
+    ("waiter", "holder"),
+    ("waiter", "watches"),
+}
 LEGAL = {
-    "standing": ("queued", "claimed", "completed", "failed", "live", "disabled", "open", "closed"),
+    "standing": ("queued", "claimed", "completed", "failed", "live", "disabled", "open", "closed", "revoked"),
     "conductor": ("0", "1"),
     "state": ("open", "in_progress", "done", "failed", "cancelled"),
     "review_state": ("", "pending", "approved", "changes_requested"),

@@ -50,7 +50,11 @@ def a_long_day(queue: Queue, clock: Clock) -> dict[str, str]:
     c.lane_set_state(lane_id=stream, state="in_progress")
     w.lane_review(lane_id=stream, decision="submit")
     c.lane_merge(lane_id=stream, outcome="skipped")
-    return {"quorum": quorum, "lane": stream, "job": first, "untagged": untagged}
+    token = registry.issue_token("w")
+    newer = registry.rotate_token(token.token_id)
+    registry.revoke_token(newer.token_id)
+    tokens = {"token": token.token_id, "newer token": newer.token_id}
+    return {"quorum": quorum, "lane": stream, "job": first, "untagged": untagged} | tokens
 
 
 def told(event: Event) -> tuple[Any, ...]:
@@ -107,6 +111,10 @@ def test_every_move_tells_what_it_did(queue: Queue, clock: Clock) -> None:
         ("lane.state_changed", stream, "c", p | {"from": "open", "to": "in_progress"}),
         ("lane.reviewed", stream, "w", p | {"from": "", "to": "pending"}),
         ("lane.merged", stream, "c", p | {"from": "", "to": "skipped"}),
+        ("token.issued", ids["token"], "operator", {"to": "live", "reason": "w"}),
+        ("token.replaced", ids["token"], "operator", {"from": "live", "to": "live", "reason": "w"}),
+        ("token.issued", ids["newer token"], "operator", {"to": "live", "reason": "w"}),
+        ("token.revoked", ids["newer token"], "operator", {"from": "live", "to": "revoked", "reason": "w"}),
     ]  # fmt: skip
     assert {event.event for event in events} == set(EVENT_FACTS) >= {name for tool in TOOLS for name in tool.events}
 

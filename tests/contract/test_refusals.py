@@ -34,6 +34,8 @@ def provocations(queue: Queue, clock: Clock) -> Provoked:
     w.job_complete(job_id=ended, outcome="completed")
     w.job_claim(kind="none", request_id="free")
     c.job_create(kind="none", project="q", request_id="taken")
+    revoked = registry.issue_token("w").token_id
+    registry.revoke_token(revoked)
     clock.advance(1)
     return {
         "unauthenticated": lambda: queue.shampoo.client("nobody").job_claim(),
@@ -58,6 +60,8 @@ def provocations(queue: Queue, clock: Clock) -> Provoked:
         "principal_exists": lambda: registry.add_principal("w", conductor=True),
         "unknown_quorum": lambda: registry.close_quorum(MISSING),
         "unknown_task": lambda: registry.add_task("ended"),
+        "unknown_token": lambda: registry.revoke_token("0" * 12),
+        "token_not_live": lambda: registry.rotate_token(revoked),
         "job_not_requeueable": lambda: ops.requeue(waiting),
         "limit_reached": lambda: registry.grant("full", "one more"),
     }

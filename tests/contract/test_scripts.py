@@ -30,6 +30,7 @@ DRAINING = {
     "quorum_close",
     "quorum_remove_participant",
     "task_close",
+    "token_revoke",
 }
 
 
@@ -119,7 +120,7 @@ PLANTED: list[tuple[str, Callable[[str], str], str]] = [
     ("job_release", edit("LEASE_EXPIRED\n", "LEASE_EXPIRED, DENIED\n"), "it can refuse"),
     ("job_release", edit("LEASE_EXPIRED\n", "LEASE_EXPIRED, LEASE_EXPIRED\n"), "it can refuse"),
     ("job_release", edit("refuse('LEASE_EXPIRED')", "refuse('LEASE_LAPSED')"), "no class has the code"),
-    ("job_release", edit("Touches: principal, replay", "Touches: principal"), "it touches"),
+    ("job_release", edit("Touches: token, principal, replay", "Touches: token, principal"), "it touches"),
     ("job_release", edit("spent, running", "spent, payload, running"), "it touches"),
     ("job_release", edit("Touches: ", "Touches: jobs, "), "it touches"),
     ("job_release", edit("key_job(job_id), 'standing'", "key_jobs(job_id), 'standing'"), "table of keys has no jobs"),
@@ -143,10 +144,15 @@ PLANTED: list[tuple[str, Callable[[str], str], str]] = [
     ("lane_list", edit("redis.call('HGETALL'", "redis.pcall('HGETALL'"), "redis.pcall"),
     ("lane_list", edit("local heap = {}", "local heap = { math.random() }"), "beside its arguments"),
     ("history_read", edit(", 'COUNT', most", ""), "no bound"),
+    ("job_look", edit("bytes - 1", "-1"), "no bound"),
+    ("job_list", edit(", 'COUNT', 100", ""), "no bound"),
+    ("claims_list", edit("'BYSCORE', 'LIMIT', 0, share,", "'BYSCORE',"), "no bound"),
+    ("queue_status", edit("'BYSCORE', 'LIMIT', 0, share", "'BYSCORE'"), "no bound"),
     ("kind_limit", edit("'BYSCORE', 'LIMIT', 0, 16", "'BYSCORE'"), "no bound"),
     ("job_wait", edit("'BYSCORE', 'LIMIT', 0, 8,", "'BYSCORE',"), "no bound"),
     ("job_claim", above_write("redis.call('TIME')"), "the time 2 times"),
     ("quorum_close", edit("Pieces:  clock, call, replay, event", "Pieces:  call, replay, event"), "declares now"),
+    ("job_renew", edit("clock, call, token, caller", "clock, call, caller"), "it touches"),
     ("quorum_close", edit("Pieces:  clock, call, replay, event", "Pieces:  clock, call, replay"), "declares record"),
     ("quorum_close", edit("local quorum = ", "quorom = "), "declares quorum"),
     ("quorum_close", edit("refuse('UNKNOWN_QUORUM')", "refuse(why)"), "code that is not written out"),

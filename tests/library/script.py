@@ -19,7 +19,8 @@ _DRAWN = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"  # an id
     r"|(?<=~)[\w-]{12}(?=\.)|(?<=replay:)[\w-]{12}(?=\.)"  # a client's name in its request ids
 )
-_DIGEST = re.compile(r"(?<![0-9a-f])(?:[0-9a-f]{24}|[0-9a-f]{32})(?![0-9a-f])")
+_TOKEN = re.compile(r"shp_([0-9A-Za-z]{12})_[0-9A-Za-z]{46}")
+_DIGEST = re.compile(r"(?<![0-9a-f])(?:[0-9a-f]{24}|[0-9a-f]{32}|[0-9a-f]{64})(?![0-9a-f])")
 
 
 class Names:
@@ -28,9 +29,15 @@ class Names:
     def __init__(self, profile: str) -> None:
         self._profile = profile
         self._known: dict[str, str] = {}
+        self._tokens: dict[str, str] = {}
 
     def plain(self, value: Any) -> Any:
         text = json.dumps(value, ensure_ascii=False).replace(self._profile, "profile")
+        for token in _TOKEN.finditer(text):
+            self._tokens.setdefault(token[1], f"token-{len(self._tokens)}")
+        text = _TOKEN.sub(r"\1 in full", text)
+        for token_id, named in self._tokens.items():
+            text = text.replace(token_id, named)
         return json.loads(_DIGEST.sub("digest", _DRAWN.sub(self._named, text)))
 
     def _named(self, found: re.Match[str]) -> str:
@@ -99,7 +106,15 @@ def _registry(ask: Callable[..., Any], shampoo: Any) -> None:
     ask(registry.add_task, "t2")
     ask(registry.close_task, "t2")
     ask(registry.add_task, "t2")
-    for listed in (registry.principals, registry.quorums, registry.tasks):
+    for given in ({"expires_seconds": 60}, {"scope": "metrics"}, {"scope": "all"}):
+        ask(registry.issue_token, "w", **given)
+    token_ids = [token.token_id for token in registry.tokens()]
+    ask(registry.rotate_token, token_ids[0], overlap_seconds=5)
+    for _ in range(2):
+        ask(registry.revoke_token, token_ids[1])
+    ask(registry.rotate_token, token_ids[1])
+    ask(registry.revoke_token, "0" * 12)
+    for listed in (registry.principals, registry.quorums, registry.tasks, registry.tokens):
         ask(listed)
 
 

@@ -62,6 +62,6 @@ def test_the_long_run_meets_every_tool_and_nearly_every_refusal(queues: list[Que
         *("UnknownLane", "QuorumNotOpen", "UnknownClient", "TaskNotFound", "DependencyNotInQuorum", "Denied"),
         *("IllegalLaneTransition", "ReviewClosed", "NothingUnderReview", "LaneNotMergeable", "RequestIdReused"),
         *("Unauthenticated", "InvalidArgument", "UnknownPrincipal", "PrincipalExists", "UnknownTask"),
-        "JobNotRequeueable",
+        *("JobNotRequeueable", "UnknownToken", "TokenNotLive"),
     ):
         assert f"'{refusal}'" in text, refusal

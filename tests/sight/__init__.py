@@ -1,0 +1,1 @@
+"""Looking at a queue in somebody's name."""
