@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 TESTS ?= tests
 
-.PHONY: demo test test-slow coverage check bench-wake generate verify lua wheel clean
+.PHONY: demo test test-slow foreign coverage check bench-wake bench-doors generate verify lua wheel clean
 
 demo: $(VENV)/.runtime ## run the main job on the embedded server
 	$(BIN)/shampoo demo
@@ -15,6 +15,9 @@ test: $(VENV)/.all ## the fast tier, on every engine
 
 test-slow: $(VENV)/.all ## the long tier
 	$(BIN)/python -m pytest -m slow $(TESTS)
+
+foreign: $(VENV)/.all ## install what others made and our doors are tried with; needs npm, and chromium and prometheus on PATH
+	$(BIN)/python tests/foreign/install.py
 
 coverage: $(VENV)/.all ## the fast tier, with the branches that it reaches
 	$(BIN)/coverage erase
@@ -43,6 +46,9 @@ verify: $(VENV)/.all ## compare the derived files
 
 bench-wake: $(VENV)/.all ## how soon a created job starts, beside other queues
 	$(BIN)/python -m benchmarks.wake
+
+bench-doors: $(VENV)/.all ## calls a second over HTTP, beside a bare route
+	$(BIN)/python -m benchmarks.doors
 
 wheel: $(VENV)/.all
 	$(BIN)/python -m pip wheel -q --no-deps -w dist .

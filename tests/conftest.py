@@ -9,6 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from shampoo_queue import Shampoo
 from tests.queue import Clock, Engine, Queue, test_lua
@@ -87,3 +91,12 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     reasons = {str(report.longrepr[2]) for report in terminalreporter.stats.get("skipped", ()) if report.longrepr}
     for reason in sorted(reasons):
         terminalreporter.write_line(f"not run: {reason}")
+
+
+@pytest.fixture(scope="session")
+def exporter() -> InMemorySpanExporter:
+    """The spans that this process records; a process can be given one provider only."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
+    return exporter

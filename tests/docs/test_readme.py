@@ -8,7 +8,9 @@ import re
 import shlex
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -117,3 +119,40 @@ def test_every_composed_script_is_written_for_the_linter(tmp_path: Path) -> None
     assert generate.main(["--lua", str(tmp_path)]) == 0
     assert sorted(path.stem for path in tmp_path.iterdir()) == scripts.names()
     assert all(path.read_text("utf-8").startswith("--#!lua") for path in tmp_path.iterdir())
+
+
+def test_the_server_is_asked_as_written(tmp_path: Path) -> None:
+    (issuing,) = (block for block in blocks("sh") if "token issue" in block)
+    (asking,) = (block for block in blocks("sh") if block.startswith("curl"))
+    environment = {**os.environ, "SHAMPOO_URL": f"embedded://{tmp_path}/data"}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    with Shampoo.connect(f"embedded://{tmp_path}/data") as shampoo:
+        shampoo.registry.add_principal("conductor-1", conductor=True, grants=["shared-ops"])
+        shampoo.registry.add_principal("worker-1", grants=["shared-ops"])
+        *issues, serve = issuing.splitlines()
+        for line in issues:
+            subprocess.run(line, shell=True, env=environment, cwd=tmp_path, check=True, timeout=60, capture_output=True)
+        words = [*shlex.split(serve.replace("--port 8080", "--port 0")), "--json"]
+        with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
+            try:
+                assert server.stdout
+                url = json.loads(server.stdout.readline())["url"]
+                answers = [asked(line, url, tmp_path) for line in asking.replace("\\\n", " ").splitlines()]
+            finally:
+                server.terminate()
+            assert server.wait(30) == 0
+    created, claimed = answers
+    assert created == {"job_id": claimed["job_id"], "state": "queued"}
+    assert claimed["claimed"] is True
+
+
+def asked(line: str, url: str, folder: Path) -> dict[str, Any]:
+    """Send what a line of curl would."""
+    line = re.sub(r"\$\(cat ([\w.]+)\)", lambda found: (folder / found[1]).read_text().strip(), line)
+    words = shlex.split(line)
+    headers = dict(words[n + 1].split(": ", 1) for n, word in enumerate(words) if word == "-H")
+    address = words[2].replace("http://127.0.0.1:8080", url)
+    request = urllib.request.Request(address, words[words.index("-d") + 1].encode(), headers)
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        found: dict[str, Any] = json.loads(answer.read())
+        return found

@@ -14,8 +14,6 @@ from typing import Any
 
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from shampoo_queue import systemd
@@ -107,14 +105,6 @@ def test_stats_show_slots_and_the_jobs_that_run(bench: Bench) -> None:
 
 
 # OpenTelemetry --------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def exporter() -> InMemorySpanExporter:
-    exporter, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    trace.set_tracer_provider(provider)
-    return exporter
 
 
 @pytest.mark.parametrize("runs_in", ["async", "thread"])
