@@ -10,7 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
+from .clock import now
+
 _NOTHING = nullcontext()
+_found: Any = None
+_look_again_at = 0.0
 _CARRIERS = (b"traceparent", b"tracestate")
 
 
@@ -26,11 +30,17 @@ def continued(headers: Iterable[tuple[bytes, bytes]]) -> AbstractContextManager[
 
 
 def _recording() -> Any:
-    """Give the API when this program has imported it and set a provider up; importing it is left to the program."""
-    trace = sys.modules.get("opentelemetry.trace")
-    if trace is None or isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-        return None
-    return trace
+    """Give the API when this program has imported it and set a provider up; importing it is left to the program.
+
+    Looks once a second until it is so, since asking for the provider takes longer than a call should wait for it.
+    """
+    global _found, _look_again_at
+    if _found is None and (moment := now()) >= _look_again_at:
+        _look_again_at = moment + 1.0
+        trace = sys.modules.get("opentelemetry.trace")
+        if trace is not None and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+            _found = trace
+    return _found
 
 
 @contextmanager

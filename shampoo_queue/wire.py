@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from . import errors, keys, scripts
 from .engines import Route, cannot_reach, check_server
 from .errors import EngineError
 from .moves import Abandoned, Block, Command, Move, Operation, Pause, Sent, Step, T, parts
+from .packets import Packets, give_back
 from .patience import PASSING, Patience, Sending, error_word, leaves_clean
 from .trace import span
 
@@ -272,6 +273,11 @@ class _Home:
     pid: int
     starting: asyncio.Lock
     pool: Any = None
+    packets: Packets = field(init=False)
+    loading: dict[str, asyncio.Future[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.packets = Packets(lambda: self.pool)
 
 
 class AsyncWire(_Wire):
@@ -378,13 +384,24 @@ class AsyncWire(_Wire):
                 patience.still()
             sending = Sending()
             try:
+                if not isinstance(move, Move):
+                    return await self._exchange(home.pool, self._spelled(move, home.pool), sending)
                 try:
-                    return await self._exchange(home.pool, self._spelled(move, home.pool), sending)
-                except NoScriptError as missing:
-                    await self._exchange(home.pool, self._loading(move, missing))
-                    return await self._exchange(home.pool, self._spelled(move, home.pool), sending)
+                    return await home.packets.send(self._spelled(move, home.pool), sending)
+                except NoScriptError:
+                    await self._load(home, move)
+                    return await home.packets.send(self._spelled(move, home.pool), sending)
             except Exception as error:
                 failed, sent = error, sending.begun
+
+    async def _load(self, home: _Home, move: Move) -> None:
+        """Load a move's script, once for all who miss it at this moment."""
+        loading = home.loading.get(move.script)
+        if loading is None:
+            load = ("SCRIPT", "LOAD", self._script(move).text)
+            loading = home.loading[move.script] = asyncio.ensure_future(self._exchange(home.pool, load))
+            loading.add_done_callback(lambda ended: _forget(home.loading, move.script, ended))
+        await asyncio.shield(loading)
 
     async def once(self, move: Move) -> Any:
         """Carry one move without any patience; raise what the connection or the server says."""
@@ -444,7 +461,7 @@ class AsyncWire(_Wire):
             clean = leaves_clean(error)
             raise
         finally:
-            await asyncio.shield(_give_back(pool, connection, clean))
+            await asyncio.shield(give_back(pool, connection, clean))
 
     async def _exchange_together(self, pool: Any, spelled: list[tuple[Any, ...]]) -> list[Any]:
         """Send commands in one go and read a reply or an error for each."""
@@ -465,17 +482,17 @@ class AsyncWire(_Wire):
         except (RedisError, OSError) as error:
             replies += [error] * (len(spelled) - len(replies))
         finally:
-            await asyncio.shield(_give_back(pool, connection, clean))
+            await asyncio.shield(give_back(pool, connection, clean))
         return replies
+
+
+def _forget(loading: dict[str, asyncio.Future[Any]], script: str, ended: asyncio.Future[Any]) -> None:
+    del loading[script]
+    if not ended.cancelled():
+        ended.exception()  # when all who wanted it were cancelled, it leaves no complaint behind
 
 
 def _unless_cancelled(task: asyncio.Task[Any] | None, before: int) -> None:
     """Cancel what was asked to be and goes on: Python 3.11 can lose a request that comes as a command is sent."""
     if task and task.cancelling() > before:
         raise asyncio.CancelledError
-
-
-async def _give_back(pool: Any, connection: Any, clean: bool) -> None:
-    if not clean:
-        await connection.disconnect(nowait=True)
-    await pool.release(connection)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 
 from starlette.routing import Router
@@ -18,7 +19,7 @@ log = logging.getLogger("shampoo_queue.server")
 
 def build(desk: Desk, rules: Rules | None = None) -> Guard:
     """Make the ASGI app of a desk that is open, behind its guard. Without the extra ``[mcp]`` there is no ``/mcp``."""
-    rules = rules or Rules()
+    rules = replace(rules or Rules(), challenge=jwt.challenge(desk.verifiers))
     routes = [
         *rest.routes(desk),
         *health.routes(desk, open_metrics=rules.open_metrics),

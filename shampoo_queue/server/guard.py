@@ -48,6 +48,7 @@ class Rules:
     behind_proxy: bool = False
     concurrency: int = 1_000
     open_metrics: bool = False
+    challenge: bytes = b"Bearer"
 
 
 class Guard:
@@ -83,8 +84,9 @@ class Guard:
         probe = scope["path"] in PROBES
         self.open += not probe
         self._running += 1
+        sending = _Sending(passage, send, self._beside(given), self.rules.challenge)
         try:
-            await self._guarded(scope, receive, _Sending(passage, send, self._beside(given)), given, probe)
+            await self._guarded(scope, receive, sending, given, probe)
         except ClientGone:
             passage.status = passage.status or 499
         finally:
@@ -235,16 +237,19 @@ class _Given:
 class _Sending:
     """Mark every answer with the request's id, and note its status."""
 
-    __slots__ = ("_send", "headers", "passage")
+    __slots__ = ("_challenge", "_send", "headers", "passage")
 
-    def __init__(self, passage: Passage, send: Send, headers: list[Header]) -> None:
-        self.passage, self._send = passage, send
+    def __init__(self, passage: Passage, send: Send, headers: list[Header], challenge: bytes) -> None:
+        self.passage, self._send, self._challenge = passage, send, challenge
         self.headers = [(b"x-request-id", passage.request_id.encode()), *headers]
 
     def send(self, message: Message) -> Any:
         if message["type"] == "http.response.start":
             self.passage.status = message["status"]
             message["headers"] = [*message.get("headers", ()), *self.headers]
+            if message["status"] == 401:
+                others = [header for header in message["headers"] if header[0] != b"www-authenticate"]
+                message["headers"] = [*others, (b"www-authenticate", self._challenge)]
         return self._send(message)
 
 

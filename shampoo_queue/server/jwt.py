@@ -287,6 +287,8 @@ def _bounded(content: bytes) -> bytes:
     return content
 
 
+# Where tokens come from -----------------------------------------------------------------------------------------
+
 METADATA = "/.well-known/oauth-protected-resource"
 
 
@@ -300,3 +302,12 @@ def routes(verifiers: Sequence[Verifier]) -> list[Route]:
         return JSONResponse(documents[0], headers={"cache-control": "no-cache", "x-content-type-options": "nosniff"})
 
     return [Route(path, endpoint, methods=["GET"]) for path in (METADATA, f"{METADATA}/mcp")]
+
+
+def challenge(verifiers: Sequence[Verifier]) -> bytes:
+    """Give what a 401 asks for; with an issuer, and an audience that is a URL, where to read of it (RFC 9728, 5.1)."""
+    for verifier in verifiers:
+        resource = urlsplit(str(verifier.metadata()["resource"])) if isinstance(verifier, JwtVerifier) else None
+        if resource and resource.scheme in ("http", "https") and resource.netloc.isascii():
+            return f'Bearer resource_metadata="{resource.scheme}://{resource.netloc}{METADATA}"'.encode()
+    return b"Bearer"

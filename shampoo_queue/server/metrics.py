@@ -84,6 +84,8 @@ class Metrics:
         )
         build.labels(__version__).set(1)
         prometheus.ProcessCollector(registry=registry)
+        # What labels lead to, since finding it takes longer than counting.
+        self._counted: dict[tuple[str, str, str], tuple[Any, Any]] = {}
         self._seen = _Seen()
         registry.register(_Queues(self._seen))
         self._queues: Mapping[str, AsyncShampoo] = {}
@@ -92,9 +94,16 @@ class Metrics:
 
     def tool_call(self, tool: str, door: str, code: str, seconds: float) -> None:
         """Count one call and how long it took; ``code`` is ``ok`` or the refusal's."""
-        tool, door = tool if tool in _TOOLS else "other", door if door in DOORS else "other"
-        self._calls.labels(tool, door, code if code in _CODES else "other").inc()
-        self._seconds.labels(tool, door).observe(seconds)
+        named = tool, door, code
+        counted = self._counted.get(named)
+        if counted is None:
+            tool, door = tool if tool in _TOOLS else "other", door if door in DOORS else "other"
+            code = code if code in _CODES else "other"
+            counted = self._calls.labels(tool, door, code), self._seconds.labels(tool, door)
+            if named == (tool, door, code):
+                self._counted[named] = counted
+        counted[0].inc()
+        counted[1].observe(seconds)
 
     def auth_failed(self) -> None:
         """Count one call with a missing or bad credential."""

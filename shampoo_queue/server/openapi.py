@@ -35,7 +35,7 @@ _RESPONSE_HEADERS: dict[str, Any] = {
     "Request-Id": {"description": "names this request in the server's log", "schema": {"type": "string"}},
     "Retry-After": {"description": "seconds", "required": True, "schema": {"type": "integer", "minimum": 0}},
     "Allow": {"description": "the methods that the route takes", "required": True, "schema": {"type": "string"}},
-    "WWW-Authenticate": {"required": True, "schema": {"const": "Bearer"}},
+    "WWW-Authenticate": {"required": True, "schema": {"type": "string", "pattern": "^Bearer"}},
     "Fence": {
         "description": "a claim's fence: send it along with what you do for this claim",
         "schema": {"type": "integer"},

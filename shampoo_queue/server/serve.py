@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import ipaddress
 import logging
 import signal
@@ -160,6 +161,9 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self._tasks.append(asyncio.ensure_future(self._watch()))
+        # What is loaded stays for good: without it the collector's long passes stall nobody.
+        gc.collect()
+        gc.freeze()
         self._announce()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

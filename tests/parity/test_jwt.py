@@ -94,5 +94,5 @@ def test_an_agent_without_a_token_is_asked_for_one(queue: Queue, believing: Serv
     door = McpHttp(queue, believing)
     refused = door.post("/mcp", b"{}", None, {"MCP-Protocol-Version": era})
     assert refused.status_code == 401
-    assert refused.headers["www-authenticate"].startswith("Bearer")
+    assert refused.headers["www-authenticate"] == f'Bearer resource_metadata="{AUDIENCE[:-1]}{PATH}"'
     door.close()

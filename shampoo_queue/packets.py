@@ -1,0 +1,113 @@
+"""Send what the tasks of one event loop send in the same moment in one packet, over one connection.
+
+Fifty callers then cost Redis and this process a few system calls instead of fifty, and a few connections. Each command
+has its own reply; a caller that is cancelled leaves its reply unread by anybody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from redis.exceptions import ResponseError
+
+from .patience import Sending, leaves_clean
+
+_COMMANDS = 100  # in one packet
+_BYTES = 2**18
+
+Spelled = tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class _Leaving:
+    """One command on its way, and where its reply is waited for."""
+
+    spelled: Spelled
+    sending: Sending
+    reply: asyncio.Future[Any]
+
+    def tell(self, reply: Any) -> None:
+        if not self.reply.done():
+            self.reply.set_result(reply)
+
+    def fail(self, error: Exception) -> None:
+        if not self.reply.done():
+            self.reply.set_exception(error)
+            self.reply.exception()  # a caller that is cancelled right now must leave no complaint behind
+
+
+class Packets:
+    """The packets of one event loop. ``pool`` gives the pool of the moment."""
+
+    def __init__(self, pool: Callable[[], Any]) -> None:
+        self._pool = pool
+        self._leaving: list[_Leaving] = []
+        self._travelling: set[asyncio.Task[None]] = set()
+
+    def send(self, spelled: Spelled, sending: Sending) -> asyncio.Future[Any]:
+        """Send a command with the others of this turn of the event loop; give where its reply will be."""
+        loop = asyncio.get_running_loop()
+        if not self._leaving:
+            loop.call_soon(self._depart)
+        leaving = _Leaving(spelled, sending, loop.create_future())
+        self._leaving.append(leaving)
+        return leaving.reply
+
+    def _depart(self) -> None:
+        leaving, self._leaving = self._leaving, []
+        for packet in _packets(leaving):
+            travel = asyncio.ensure_future(self._travel(packet))
+            self._travelling.add(travel)
+            travel.add_done_callback(self._travelling.discard)
+
+    async def _travel(self, packet: list[_Leaving]) -> None:
+        connection, pool, clean = None, self._pool(), False
+        try:
+            connection = await pool.get_connection()
+            packet = [one for one in packet if not one.reply.done()]  # those whose caller is still there
+            for one in packet:
+                one.sending.begun = True
+            await connection.send_packed_command(connection.pack_commands([one.spelled for one in packet]))
+            clean = True
+            for one in packet:
+                try:
+                    one.tell(await connection.read_response(disable_decoding=True))
+                except ResponseError as refused:
+                    clean = clean and leaves_clean(refused)
+                    one.fail(refused)
+        except Exception as error:
+            clean = False
+            for one in packet:
+                one.fail(error)
+        except BaseException:  # the event loop ends
+            clean = False
+            for one in packet:
+                one.reply.cancel()
+            raise
+        finally:
+            if connection is not None:
+                await give_back(pool, connection, clean)
+
+
+def _packets(leaving: list[_Leaving]) -> Iterator[list[_Leaving]]:
+    """Cut into packets of bounded number and size."""
+    packet: list[_Leaving] = []
+    size = 0
+    for one in leaving:
+        weight = sum(len(part) for part in one.spelled if isinstance(part, str | bytes))
+        if packet and (len(packet) == _COMMANDS or size + weight > _BYTES):
+            yield packet
+            packet, size = [], 0
+        packet.append(one)
+        size += weight
+    yield packet
+
+
+async def give_back(pool: Any, connection: Any, clean: bool) -> None:
+    """Give a connection back to its pool; one that may hold an unread reply is closed before."""
+    if not clean:
+        await connection.disconnect(nowait=True)
+    await pool.release(connection)
