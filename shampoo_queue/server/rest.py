@@ -155,7 +155,7 @@ def _headers(pairs: list[Header]) -> tuple[dict[bytes, bytes], set[bytes]]:
         if name not in _READ:
             continue
         if name not in given:
-            given[name] = value
+            given[name] = value.strip(b" \t")  # not every parser does
         elif name == b"prefer":
             given[name] += b"," + value
         else:

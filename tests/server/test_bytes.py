@@ -269,3 +269,11 @@ def test_calls_sent_in_one_go_are_answered_in_order(door: Door, conductor: str) 
         connection.sendall(raw)
         statuses = [reply.status for reply in several(connection, len(bodies))]
     assert statuses == [200, 400, 200]
+
+
+def test_blanks_around_a_header_are_no_part_of_it(door: Door, conductor: str) -> None:
+    keys = ["a-key", "  a-key\t ", "a-key   "]
+    created = [door.call("job_create", {"kind": "a"}, conductor, Idempotency_Key=key) for key in keys]
+    assert {reply.status for reply in created} == {200}
+    assert len({reply.json["job_id"] for reply in created}) == 1
+    assert door.call("job_claim", {}, conductor, Shampoo_Fence="  ").error == (422, "invalid_argument")
