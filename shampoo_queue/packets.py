@@ -1,13 +1,16 @@
 """Send what the tasks of one event loop send in the same moment in one packet, over one connection.
 
 Fifty callers then cost Redis and this process a few system calls instead of fifty, and a few connections. Each command
-has its own reply; a caller that is cancelled leaves its reply unread by anybody else.
+has its own reply; a caller that is cancelled leaves its reply unread by anybody else. At most a few packets are on the
+way at a time, and what comes meanwhile goes with the next: callers that are cancelled while a server stands still, and
+call again, pile nothing up.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +18,7 @@ from redis.exceptions import ResponseError
 
 from .patience import Sending, leaves_clean
 
+_AT_ONCE = 8  # packets
 _COMMANDS = 100  # in one packet
 _BYTES = 2**18
 
@@ -44,24 +48,46 @@ class Packets:
 
     def __init__(self, pool: Callable[[], Any]) -> None:
         self._pool = pool
-        self._leaving: list[_Leaving] = []
+        self._leaving: deque[_Leaving] = deque()
+        self._departing = False
         self._travelling: set[asyncio.Task[None]] = set()
 
     def send(self, spelled: Spelled, sending: Sending) -> asyncio.Future[Any]:
         """Send a command with the others of this turn of the event loop; give where its reply will be."""
         loop = asyncio.get_running_loop()
-        if not self._leaving:
-            loop.call_soon(self._depart)
         leaving = _Leaving(spelled, sending, loop.create_future())
         self._leaving.append(leaving)
+        if not self._departing and len(self._travelling) < _AT_ONCE:
+            self._departing = True
+            loop.call_soon(self._depart)
         return leaving.reply
 
     def _depart(self) -> None:
-        leaving, self._leaving = self._leaving, []
-        for packet in _packets(leaving):
+        self._departing = False
+        while len(self._travelling) < _AT_ONCE and (packet := self._next()):
             travel = asyncio.ensure_future(self._travel(packet))
             self._travelling.add(travel)
-            travel.add_done_callback(self._travelling.discard)
+            travel.add_done_callback(self._arrived)
+
+    def _arrived(self, travel: asyncio.Task[None]) -> None:
+        self._travelling.discard(travel)
+        if not travel.cancelled():
+            self._depart()
+
+    def _next(self) -> list[_Leaving]:
+        """Take the next packet, of bounded number and size; those whose caller is gone stay behind."""
+        packet: list[_Leaving] = []
+        size = 0
+        while self._leaving and len(packet) < _COMMANDS:
+            one = self._leaving[0]
+            weight = sum(len(part) for part in one.spelled if isinstance(part, str | bytes))
+            if packet and size + weight > _BYTES:
+                break
+            self._leaving.popleft()
+            if not one.reply.done():
+                packet.append(one)
+                size += weight
+        return packet
 
     async def _travel(self, packet: list[_Leaving]) -> None:
         connection, pool, clean = None, self._pool(), False
@@ -90,20 +116,6 @@ class Packets:
         finally:
             if connection is not None:
                 await give_back(pool, connection, clean)
-
-
-def _packets(leaving: list[_Leaving]) -> Iterator[list[_Leaving]]:
-    """Cut into packets of bounded number and size."""
-    packet: list[_Leaving] = []
-    size = 0
-    for one in leaving:
-        weight = sum(len(part) for part in one.spelled if isinstance(part, str | bytes))
-        if packet and (len(packet) == _COMMANDS or size + weight > _BYTES):
-            yield packet
-            packet, size = [], 0
-        packet.append(one)
-        size += weight
-    yield packet
 
 
 async def give_back(pool: Any, connection: Any, clean: bool) -> None:

@@ -328,3 +328,29 @@ def test_cancelling_while_the_queue_is_first_reached_leaves_it_fit_for_use(queue
             await shampoo.close()
 
     asyncio.run(story())
+
+
+def test_callers_that_give_up_while_the_server_stands_still_pile_nothing_up(own: Queue, server: Server) -> None:
+    own.principal("c", "", conductor=True)
+
+    async def story() -> None:
+        async with AsyncShampoo.connect(server.url, profile=own.profile) as shampoo:
+            client = shampoo.client("c")
+            assert not await client.job_claim()
+            server.pause()
+            try:
+                for _ in range(100):
+                    calls = [asyncio.ensure_future(client.job_create(kind="k")) for _ in range(3)]
+                    await asyncio.sleep(0.001)
+                    for call in calls:
+                        call.cancel()
+                    await asyncio.wait(calls)
+                pool = shampoo._wire._home().pool
+                assert len(pool._in_use_connections) <= 8
+            finally:
+                server.resume()
+            assert (await client.job_create(kind="last")).job_id
+
+    asyncio.run(story())
+    created = [event for event in own.shampoo.history(limit=1000) if event.event == "job.created"]
+    assert len(created) == len({event.entity_id for event in created}) <= 30
