@@ -22,9 +22,9 @@ from typing import Any
 
 from shampoo_queue import Shampoo
 
-from .report import _table
+from .report import table
 from .servers import started
-from .wake import _machine
+from .wake import machine
 
 COLUMNS = ("name", "rounds", "calls_a_second", "p50_ms", "p90_ms", "p99_ms", "x_bare", "p99_x_bare")
 MODULES = {"shampoo serve": "shampoo_queue.cli", "(bare route)": "benchmarks.sides.door_bare"}
@@ -97,7 +97,7 @@ def run(size: Size, say: Callable[[str], None]) -> dict[str, Any]:
         memory = watched(door, token, size)
         return {
             "size": vars(size),
-            "machine": _machine(),
+            "machine": machine(),
             "engine": server.version,
             "doors": [row(name, found, turns[bare.name]) for name, found in turns.items()],
             "turns": turns,
@@ -150,7 +150,7 @@ def text(found: dict[str, Any]) -> str:
         (
             f"{facts['cores']} cores, {facts['system']}, Python {facts['python']}; {found['engine']}",
             "job_claim and job_complete over HTTP, beside a route that runs one no-op EVALSHA",
-            _table(COLUMNS, ([str(entry[name]) for name in COLUMNS] for entry in found["doors"])),
+            table(COLUMNS, ([str(entry[name]) for name in COLUMNS] for entry in found["doors"])),
             f"memory of shampoo serve: {seen[0]} MiB, then {max(seen)} MiB at most and {seen[-1]} MiB at the end of "
             f"{memory['minutes']:g} minutes and {memory['calls']:,} calls; {memory['grown_in_second_half']:+.1f} MiB "
             "in the second half",

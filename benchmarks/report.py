@@ -36,12 +36,12 @@ def tables(found: dict[str, Any]) -> str:
     parts = [f"{machine['cores']} cores, {machine['system']}, Python {machine['python']}; {engines}"]
     for step, title, columns in STEPS:
         if step in found:
-            parts += [title, _table(columns, ([str(row[name]) for name in columns] for row in found[step]))]
+            parts += [title, table(columns, ([str(row[name]) for name in columns] for row in found[step]))]
     parts += [f"left out: {name}: {why}" for name, why in found["left_out"].items()]
     return "\n\n".join(parts)
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [tuple(columns), *map(tuple, rows)]
     widths = [max(len(line[n]) for line in lines) for n in range(len(columns))]
     return "\n".join(

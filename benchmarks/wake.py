@@ -62,7 +62,7 @@ def run(
 
     field, used = list(contestants), sorted({one.engine for one in contestants})
     left_out: dict[str, str] = {}
-    found: dict[str, Any] = {"size": asdict(size), "machine": _machine(), "left_out": left_out}
+    found: dict[str, Any] = {"size": asdict(size), "machine": machine(), "left_out": left_out}
     with ExitStack() as stack:
         servers = {engine: stack.enter_context(started(engine)) for engine in used}
         found["versions"] = _versions(servers, {one.env for one in contestants} - {""}, environments)
@@ -102,7 +102,7 @@ def _versions(servers: Mapping[str, Server], envs: Iterable[str], environments: 
     return versions
 
 
-def _machine() -> dict[str, Any]:
+def machine() -> dict[str, Any]:
     return {
         "cores": os.cpu_count(),
         "system": platform.system(),
