@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeVar
 
 from .contract import (
     BY_NAME,
+    JOB_STATES,
     JobClaimResult,
     JobCompleteResult,
     JobCreateResult,
@@ -25,7 +26,7 @@ from .contract import (
     limit,
     safe_name,
 )
-from .errors import InvalidArgument, ShampooError, ToolError
+from .errors import Internal, InvalidArgument, ShampooError, ToolError
 from .moves import Abandoned, Block, Operation, Pause
 from .tools import NOTHING, Caller, _id, is_unicode, iso, number, stamp, text
 
@@ -288,6 +289,8 @@ class ClaimOperations:
         """Tell how a job stands. Raises `JobNotFound` also when the caller does not cover its project."""
         found = [text(part) for part in (yield from self._caller.move("job_get", _known_id(job_id)))]
         kind, project, lane_id, state, attempts, result_ref, reason, created_at, changed_at, due_at = found
+        if state not in JOB_STATES:
+            raise Internal("the job was edited beyond use")
         return JobStanding.model_validate(
             {
                 "job_id": job_id,

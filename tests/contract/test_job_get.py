@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from shampoo_queue.errors import Internal
 from shampoo_queue.tools import iso
 from tests.contract.cast import MISSING, PROJECT, cast, everybody, face, lane, odd_ids, outcome, raw, refused
 from tests.queue import Clock, Queue
@@ -101,6 +102,15 @@ def test_a_hash_edited_beyond_reading_shows_what_can_be_read(queue: Queue, clock
         told = conductor.job(job_id)
         assert (told.kind, getattr(told, field)) == ("k", 0 if field == "attempts" else "")
         queue.command("HSET", key, field, before) if before else queue.command("HDEL", key, field)
+
+
+def test_a_standing_that_there_is_not_is_a_defect_by_name(queue: Queue, clock: Clock) -> None:
+    conductor = queue.principal("c", PROJECT, conductor=True)
+    (job_id,) = queue.create(conductor, project=PROJECT)
+    queue.command("HSET", queue.key("job", job_id), "standing", "asleep")
+    with pytest.raises(Internal, match="edited beyond use"):
+        conductor.job(job_id)
+    queue.command("HSET", queue.key("job", job_id), "standing", "queued")
 
 
 def test_a_producer_waits_for_the_end_of_its_job(queue: Queue) -> None:
