@@ -1,13 +1,14 @@
 #!lua flags=no-writes
 -- Walk back the events of one job or lane that the caller sees, from its newest.
--- Request: 'operator' or ''; job or lane, its id, the number of the event to walk on from ('' for the newest), how many
+-- Request: 'operator' or ''; job or lane, its id, the number of the event to walk on from ('' for the newest), how many,
+--          of which one run gives 200
 -- Reply:   server time, the number of the event to walk on from ('' at the end), a list of entries, newest first
 -- Refuses: UNAUTHENTICATED, JOB_NOT_FOUND, UNKNOWN_LANE
 -- Touches: principal, history, job, lane, joined, token
--- Cost:    O(M log N) in the events given, at most 1,000
+-- Cost:    O(M log N) in the events given, at most 200
 -- Again:   the events as they are then
 -- Pieces:  clock, call, token, caller, sight, visible
-local family, entity_id, number, most = ARGV[8], ARGV[9], ARGV[10], tonumber(ARGV[11])
+local family, entity_id, number, most = ARGV[8], ARGV[9], ARGV[10], math.min(200, ARGV[11])
 
 -- check
 local key = family == 'job' and key_job(entity_id) or key_lane(entity_id)

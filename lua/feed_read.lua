@@ -7,10 +7,10 @@
 --          a list of entries
 -- Refuses: UNAUTHENTICATED
 -- Touches: principal, history, lane, joined, token
--- Cost:    O(log N + L): N events, L those looked at, at most 1,000
+-- Cost:    O(log N + L): N events, L those looked at, at most 1,000, of which at most 200 are given
 -- Again:   the events as they are then
 -- Pieces:  clock, call, token, caller, sight, visible
-local back, last, most, begins = ARGV[8] == 'back', ARGV[9], tonumber(ARGV[10]), ARGV[11]
+local back, last, most, begins = ARGV[8] == 'back', ARGV[9], math.min(200, ARGV[10]), ARGV[11]
 local has_project, project, actor = ARGV[12] == 'project', ARGV[13], ARGV[14]
 
 -- check
@@ -34,6 +34,7 @@ local function page()
 end
 
 local found, looked = {}, 0
+if back and last == '0' then return { whole(now), '', '', found } end -- there is no id before the first
 repeat
   local events = page()
   for _, event in ipairs(events) do

@@ -4,9 +4,9 @@
 --          of delay if any
 -- Reply:   job_id, 'replay' when it answers a repeat
 -- Refuses: UNAUTHENTICATED, REQUEST_ID_REUSED, DENIED, LANE_NOT_FOUND, PROJECT_MISMATCH
--- Touches: token, principal, replay, lane, profile, history, job, payload, ready, kinds, projects, projects_of,
---          waiting, waiter, wake, watched
--- Cost:    O(log N) in the jobs of the same project and kind
+-- Touches: token, principal, replay, lane, profile, history, job, payload, jobs_of, ready, kinds, projects,
+--          projects_of, waiting, waiter, wake, watched
+-- Cost:    O(log N) in the jobs of the same project and kind, and in those of the lane
 -- Again:   under the same request id the first answer; for the same job_id too, however late; nothing written
 -- Pieces:  clock, call, token, caller, replay, event, ready, waiter, wake
 local job_id, kind, payload, project, lane_id, digest = ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
@@ -42,6 +42,7 @@ if lane_id ~= '' then also('lane_id', lane_id) end
 if delay > 0 then also('due_at', whole(now + delay)) end
 redis.call('HSET', key_job(job_id), unpack(job))
 if payload ~= '' then redis.call('SET', key_payload(job_id), payload) end
+if lane_id ~= '' then redis.call('ZADD', key_jobs_of(lane_id), event, job_id) end
 stand(job_id, seq, result_project, kind, now + delay)
 remember(job_id)
 if delay <= WAIT_LOOK then wake(result_project, kind) end

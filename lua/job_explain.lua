@@ -30,13 +30,15 @@ local function shown_above()
     and shows(key_projects(), job.project, earliest(key_kinds(job.project)))
 end
 
--- Tell when the live leases of this kind are fewer than may run, should they lapse; nil when they are now.
-local function full_until()
+-- Tell whether as many jobs of this kind run as may, and when they are fewer, should they lapse: an instant that is
+-- told only of a lease that is covered.
+local function is_full()
   local from = '(' .. whole(now)
   local beyond = limit ~= '' and redis.call('ZCOUNT', key_running(job.kind), from, '+inf') - tonumber(limit) or -1
-  if beyond < 0 then return nil end
-  return tonumber(redis.call('ZRANGE', key_running(job.kind), from, '+inf', 'BYSCORE', 'LIMIT', beyond, 1,
-    'WITHSCORES')[2])
+  if beyond < 0 then return false end
+  local ending = redis.call('ZRANGE', key_running(job.kind), from, '+inf', 'BYSCORE', 'LIMIT', beyond, 1, 'WITHSCORES')
+  local project = redis.call('HGET', key_job(ending[1]), 'project')
+  return true, project and covers(project) and tonumber(ending[2])
 end
 
 -- A star's claim considers the projects longest in wait only.
@@ -57,7 +59,7 @@ if at and due_at > now then return because('delayed', due_at) end
 if not at or tonumber(at) > now or not shown_above() then return because('unindexed') end
 since = at
 before = whole(redis.call('ZRANK', key_ready(job.project, job.kind), member))
-local full = full_until()
-if full then return because('kind_full', full) end
+local full, until_ = is_full()
+if full then return because('kind_full', until_) end
 if behind_others() then return because('behind_other_projects') end
 return because('claimable')

@@ -1,8 +1,8 @@
 #!lua
--- Queue an exhausted or failed job again, with no attempt spent.
+-- Queue an exhausted or failed job again, with no attempt spent; with a fence only when it was not claimed since.
 -- Request: job_id
 -- Reply:   'queued', 'replay' when it answers a repeat
--- Refuses: UNAUTHENTICATED, REQUEST_ID_REUSED, JOB_NOT_FOUND, JOB_NOT_REQUEUEABLE
+-- Refuses: UNAUTHENTICATED, DENIED, REQUEST_ID_REUSED, JOB_NOT_FOUND, LEASE_EXPIRED, JOB_NOT_REQUEUEABLE
 -- Touches: token, principal, replay, job, ready, kinds, projects, projects_of, spent, running, waiting, waiter, wake,
 --          watched, profile, history
 -- Cost:    O(log N) in the jobs of the same project and kind
@@ -12,9 +12,10 @@ local job_id = ARGV[7]
 
 -- check
 local job = read_job(job_id)
-if presented then -- an operator behind a door is bound by its grants
-  local live, _, covered = caller(job.project)
+if presented then -- role gives authority, grants give sight
+  local live, conductor, covered = caller(job.project)
   if not live then return refuse('UNAUTHENTICATED') end
+  if not conductor then return refuse('DENIED') end
   if not covered then return refuse('JOB_NOT_FOUND') end
 end
 local answer, reused = recall()
@@ -23,6 +24,8 @@ if answer then return { 'queued', 'replay' } end
 if not job.exists then return refuse('JOB_NOT_FOUND') end
 local held = job.standing == 'claimed' and job.lease_until > now
 local exhausted = not job.terminal and job.attempts >= MAX_ATTEMPTS and not held
+local last = job.fence == '' and '0' or job.fence
+if fence ~= '' and fence ~= last then return refuse('LEASE_EXPIRED') end
 if job.standing ~= 'failed' and not exhausted then return refuse('JOB_NOT_REQUEUEABLE') end
 
 -- write

@@ -659,6 +659,8 @@ def _sentence(tool: Tool, error: ValidationError) -> str:
         case "string_too_short":
             rest = "" if name in tool.required else "; omit it instead"
             return f"{name} must not be empty{rest}"
+        case "string_too_long" if name in ("payload", "result_ref"):  # longer in characters, so also in bytes
+            return f"{name} is larger than {limit(name):,} UTF-8 bytes"
         case "string_too_long":
             return f"{name} is longer than {context['max_length']:,} characters"
         case "string_pattern_mismatch" if first["input"] == "*":

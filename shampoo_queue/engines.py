@@ -44,6 +44,8 @@ SCHEMES = (
     "rediss+cluster",
 )
 _TIMEOUTS = {"socket_timeout": 5.0, "socket_connect_timeout": 5.0}
+# Each thread and each wait for work takes one; the server's own limit is what bounds them.
+_CONNECTIONS = 65_536
 
 
 class Route:
@@ -161,7 +163,7 @@ def _no_resend(asynchronous: bool) -> Any:
 
 def _options(given: Mapping[str, Any]) -> dict[str, Any]:
     """Add our timeouts to the options of a URL."""
-    return {**_TIMEOUTS, "protocol": 2, **given}
+    return {**_TIMEOUTS, "protocol": 2, "max_connections": _CONNECTIONS, **given}
 
 
 class EmbeddedRoute(Route):

@@ -420,6 +420,10 @@ class Registry:
         """List every principal, in the order in which they were added."""
         return self._run(self._operations.principals())
 
+    def principals_page(self, after: str | None = None) -> tuple[list[Principal], str]:
+        """List at most 100 principals, from a cursor on; give the cursor of the next page too, empty at the end."""
+        return self._run(self._operations.principals_page(after))
+
     def open_quorum(self, project: str, participants: Iterable[str] = ()) -> str:
         """Open a quorum over a project (``""`` untagged, never ``"*"``) and give its id.
 
@@ -483,6 +487,10 @@ class Registry:
         """List every token that was issued, in that order, by its id. A token that expired is listed as live."""
         return self._run(self._operations.tokens())
 
+    def tokens_page(self, after: str | None = None) -> tuple[list[Token], str]:
+        """List at most 100 tokens, from a cursor on; give the cursor of the next page too, empty at the end."""
+        return self._run(self._operations.tokens_page(after))
+
 
 class Ops:
     """The operators' moves and looks beside the nine tools."""
@@ -490,12 +498,13 @@ class Ops:
     def __init__(self, operations: OpsOperations, run: Run) -> None:
         self._operations, self._run = operations, run
 
-    def requeue(self, job_id: str) -> None:
+    def requeue(self, job_id: str, *, fence: int | None = None) -> None:
         """Queue an exhausted or failed job again, with no attempt spent.
 
-        Raises `JobNotFound`, `JobNotRequeueable` or `Unavailable`.
+        With the ``fence`` that somebody saw, only when the job was not claimed since. Raises `JobNotFound`,
+        `JobNotRequeueable`, `LeaseExpired` for another fence, or `Unavailable`.
         """
-        self._run(self._operations.requeue(job_id))
+        self._run(self._operations.requeue(job_id, fence=fence))
 
     def cancel(self, job_id: str, reason: str) -> None:
         """End a job that has no outcome yet as failed, with a reason of 1 to 512 characters.
@@ -928,6 +937,10 @@ class AsyncRegistry:
         """List every principal, in the order in which they were added."""
         return await self._run(self._operations.principals())
 
+    async def principals_page(self, after: str | None = None) -> tuple[list[Principal], str]:
+        """List at most 100 principals, from a cursor on; give the cursor of the next page too, empty at the end."""
+        return await self._run(self._operations.principals_page(after))
+
     async def open_quorum(self, project: str, participants: Iterable[str] = ()) -> str:
         """Open a quorum over a project (``""`` untagged, never ``"*"``) and give its id.
 
@@ -993,6 +1006,10 @@ class AsyncRegistry:
         """List every token that was issued, in that order, by its id. A token that expired is listed as live."""
         return await self._run(self._operations.tokens())
 
+    async def tokens_page(self, after: str | None = None) -> tuple[list[Token], str]:
+        """List at most 100 tokens, from a cursor on; give the cursor of the next page too, empty at the end."""
+        return await self._run(self._operations.tokens_page(after))
+
 
 class AsyncOps:
     """The operators' moves and looks beside the nine tools, on asyncio."""
@@ -1000,12 +1017,13 @@ class AsyncOps:
     def __init__(self, operations: OpsOperations, run: AsyncRun) -> None:
         self._operations, self._run = operations, run
 
-    async def requeue(self, job_id: str) -> None:
+    async def requeue(self, job_id: str, *, fence: int | None = None) -> None:
         """Queue an exhausted or failed job again, with no attempt spent.
 
-        Raises `JobNotFound`, `JobNotRequeueable` or `Unavailable`.
+        With the ``fence`` that somebody saw, only when the job was not claimed since. Raises `JobNotFound`,
+        `JobNotRequeueable`, `LeaseExpired` for another fence, or `Unavailable`.
         """
-        await self._run(self._operations.requeue(job_id))
+        await self._run(self._operations.requeue(job_id, fence=fence))
 
     async def cancel(self, job_id: str, reason: str) -> None:
         """End a job that has no outcome yet as failed, with a reason of 1 to 512 characters.

@@ -51,6 +51,7 @@ KEYS = (
     Key("token", "hash", ("token_id",), "client_id, scope, standing, expires_at, and the digest of one token"),
     Key("tokens", "zset", (), "every token's id, by the number of the event that issued it"),
     Key("job", "hash", ("job_id",), "one job, its payload apart"),
+    Key("jobs_of", "zset", ("lane_id",), "job ids of a lane, by the number of the event that created each"),
     Key("payload", "string", ("job_id",), "the job's payload, verbatim; no key when it is empty"),
     Key(
         "ready",

@@ -39,12 +39,13 @@ class OpsOperations:
         self._operator = operator
         self._profile = profile
 
-    def requeue(self, job_id: str) -> Operation[None]:
+    def requeue(self, job_id: str, *, fence: int | None = None) -> Operation[None]:
         """Queue an exhausted or failed job again, with no attempt spent.
 
-        Raises `JobNotFound`, `JobNotRequeueable` or `Unavailable`.
+        With the ``fence`` that somebody saw, only when the job was not claimed since. Raises `JobNotFound`,
+        `JobNotRequeueable`, `LeaseExpired` for another fence, or `Unavailable`.
         """
-        yield from self._operator.move("job_requeue", _job_id(job_id))
+        yield from self._operator.move("job_requeue", _job_id(job_id), fence=fence)
 
     def cancel(self, job_id: str, reason: str) -> Operation[None]:
         """End a job that has no outcome yet as failed, with a reason of 1 to 512 characters.

@@ -6,6 +6,7 @@ one event, and holds from the very next call. A change that changes nothing is n
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -16,7 +17,19 @@ from .contract import limit
 from .errors import Denied, InvalidArgument, Refusal, UnknownToken
 from .moves import Command, Move, Operation
 from .tokens import Presented
-from .tools import _UUID, NOTHING, RequestIds, digest_of, immutable, is_unicode, own_holder, slot_of, stamp, text
+from .tools import (
+    _UUID,
+    NOTHING,
+    RequestIds,
+    check_fence,
+    digest_of,
+    immutable,
+    is_unicode,
+    own_holder,
+    slot_of,
+    stamp,
+    text,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +86,10 @@ class IssuedToken:
     expires_at: str
 
 
+# A name, and the fields of its hash.
+Entry = tuple[str, dict[str, str]]
+_PAGE = 100
+
 # The operators' moves that hold a presented token against what is stored; the others would take it for a name.
 PRESENTABLE = ("job_requeue", "token_revoke")
 
@@ -88,13 +105,15 @@ class Operator:
         self._presented = isinstance(operator, Presented)
         self._ids = RequestIds()
 
-    def move(self, script: str, *arguments: str) -> Operation[Any]:
+    def move(self, script: str, *arguments: str, fence: int | None = None) -> Operation[Any]:
         """Run one operator's move under a request id of its own."""
         if self._presented and script not in PRESENTABLE:
             raise Denied("this move asks for access to Redis, not for a token")
         taken = self._ids.take()
         known_as = taken.request_id
-        beside = (self.operator, own_holder(), known_as, slot_of(known_as), digest_of(script, arguments), "")
+        # Behind a door no process is the holder, as any of a service may carry the call.
+        holder, seen = "" if self._presented else own_holder(), check_fence(fence)
+        beside = (self.operator, holder, known_as, slot_of(known_as), digest_of(script, arguments, seen), seen)
         try:
             reply = yield Move(script, (*beside, *arguments), known_as)
         except Refusal as refusal:
@@ -198,17 +217,12 @@ class RegistryOperations:
 
     def principals(self) -> Operation[list[Principal]]:
         """List every principal, in the order in which they were added."""
-        found = yield from self._listed("principals")
-        return [
-            Principal(
-                name,
-                facts.get("standing") == "live",
-                facts.get("conductor") == "1",
-                tuple(sorted(field.removeprefix("grant:") for field in facts if field.startswith("grant:"))),
-                stamp(facts.get("created_at", "")),
-            )
-            for name, facts in found
-        ]
+        return [_principal(*entry) for entry in (yield from self._listed("principals"))]
+
+    def principals_page(self, after: str | None = None) -> Operation[tuple[list[Principal], str]]:
+        """List at most 100 principals, from a cursor on; give the cursor of the next page too, empty at the end."""
+        found, cursor = yield from self._page("principals", _cursor(after))
+        return [_principal(*entry) for entry in found], cursor
 
     def open_quorum(self, project: str, participants: Iterable[str] = ()) -> Operation[str]:
         """Open a quorum over a project (``""`` untagged, never ``"*"``) and give its id.
@@ -303,18 +317,12 @@ class RegistryOperations:
 
     def tokens(self) -> Operation[list[Token]]:
         """List every token that was issued, in that order, by its id. A token that expired is listed as live."""
-        found = yield from self._listed("tokens")
-        return [
-            Token(
-                name,
-                facts.get("client_id", ""),
-                facts.get("scope", ""),
-                facts.get("standing") == "live",
-                stamp(facts.get("created_at", "")),
-                stamp(facts.get("expires_at", "")),
-            )
-            for name, facts in found
-        ]
+        return [_token(*entry) for entry in (yield from self._listed("tokens"))]
+
+    def tokens_page(self, after: str | None = None) -> Operation[tuple[list[Token], str]]:
+        """List at most 100 tokens, from a cursor on; give the cursor of the next page too, empty at the end."""
+        found, cursor = yield from self._page("tokens", _cursor(after))
+        return [_token(*entry) for entry in found], cursor
 
     def _issue(self, client_id: str, scope: str, stay: str, replaces: str, overlap: int) -> Operation[IssuedToken]:
         token = tokens.mint()
@@ -334,13 +342,47 @@ class RegistryOperations:
             raise
         return IssuedToken(token, token_id, client_id, scope, stamp(text(reply[0])))
 
-    def _listed(self, which: str) -> Operation[list[tuple[str, dict[str, str]]]]:
-        """Read every page of one family: names with the fields of their hashes."""
-        after, found = "0", []
-        while True:
-            page = yield Move("registry_list", (self._operator.operator, "", "", "", "", "", which, after, "100"))
-            for seq, name, fields in page:
-                after, flat = text(seq), [text(field) for field in fields]
-                found.append((text(name), dict(zip(flat[::2], flat[1::2], strict=True))))
-            if len(page) < 100:
-                return found
+    def _listed(self, which: str) -> Operation[list[Entry]]:
+        """Read every page of one family."""
+        found, cursor = yield from self._page(which, "0")
+        while cursor:
+            more, cursor = yield from self._page(which, cursor)
+            found += more
+        return found
+
+    def _page(self, which: str, after: str) -> Operation[tuple[list[Entry], str]]:
+        page = yield Move("registry_list", (self._operator.operator, "", "", "", "", "", which, after, str(_PAGE)))
+        found = []
+        for _, name, fields in page:
+            flat = [text(field) for field in fields]
+            found.append((text(name), dict(zip(flat[::2], flat[1::2], strict=True))))
+        return found, text(page[-1][0]) if len(page) == _PAGE else ""
+
+
+def _cursor(after: str | None) -> str:
+    if after is None:
+        return "0"
+    if isinstance(after, str) and re.fullmatch("[0-9]{1,18}", after):
+        return after
+    raise InvalidArgument("after must be the cursor of a page")
+
+
+def _principal(name: str, facts: dict[str, str]) -> Principal:
+    return Principal(
+        name,
+        facts.get("standing") == "live",
+        facts.get("conductor") == "1",
+        tuple(sorted(field.removeprefix("grant:") for field in facts if field.startswith("grant:"))),
+        stamp(facts.get("created_at", "")),
+    )
+
+
+def _token(name: str, facts: dict[str, str]) -> Token:
+    return Token(
+        name,
+        facts.get("client_id", ""),
+        facts.get("scope", ""),
+        facts.get("standing") == "live",
+        stamp(facts.get("created_at", "")),
+        stamp(facts.get("expires_at", "")),
+    )

@@ -13,10 +13,12 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from . import clock
 from .contract import LaneEntry, limit, safe_name
 from .errors import InvalidArgument
 from .history import Event, read_event
 from .moves import Move, Operation
+from .rates import KEPT, Kept, last_minutes
 from .registry import Operator
 from .tools import _UUID, NOTHING, Caller, is_unicode, iso, number, stamp, text
 
@@ -39,8 +41,7 @@ REASONS = {
 """What `SightOperations.job_explain` can answer, each with its sentence."""
 
 PAYLOAD_BYTES = 65_536  # of a payload that are shown unless told otherwise
-_RUNS = 20  # of a script for one page, each of which looks at 1,000 events at most
-_MINUTES_TOGETHER = 15
+_PAGE_SECONDS = 1.0  # after which a page is given as it is; each run of a script looks at 1,000 events at most
 
 _COUNTS = ("queued", "claimed", "delayed", "lapsed", "exhausted")
 _JOB = (
@@ -64,8 +65,8 @@ class SightOperations:
     raise `Unauthenticated`, `Unavailable`, and `InvalidArgument` for an argument of a wrong form.
     """
 
-    def __init__(self, caller: Caller | Operator) -> None:
-        self._caller = caller
+    def __init__(self, caller: Caller | Operator, kept: Kept = KEPT) -> None:
+        self._caller, self._kept = caller, kept
 
     def _look(self, script: str, *arguments: str) -> Operation[Any]:
         if isinstance(self._caller, Operator):
@@ -89,9 +90,10 @@ class SightOperations:
 
         ``standing`` is one of `STANDINGS`; ``queued`` and ``claimed`` also find what is stored so and stands more
         finely. ``project=""`` asks for untagged jobs. ``limit`` is clamped to 1..100. Go on with ``cursor`` until it is
-        empty: a page may be short, or even empty, before that, since at most 20,000 events are looked at for one.
+        empty: a page may be short, or even empty, before that, since one is given after about a second's search.
 
         A job is listed once, where its last event stands. One that moves while pages are read comes to the front.
+        With a ``lane_id`` jobs are listed newest creation first, and do not change their places.
         """
         if standing is not None and standing not in STANDINGS:
             raise InvalidArgument(f"standing must be {', '.join(STANDINGS[:-1])} or {STANDINGS[-1]}")
@@ -100,19 +102,18 @@ class SightOperations:
             *("" if project is None else "project", _filter("project", project)),
             *(_link(lane_id), _filter("owner", owner)),
         )
-        most, before, found = _most("limit", limit, 100), _cursor(cursor), list[Shown]()
-        now = "0"
-        for _ in range(_RUNS):
+        most, before, rows = _most("limit", limit, 100), _cursor(cursor), list[Sequence[Any]]()
+        until = clock.now() + _PAGE_SECONDS
+        while True:
             # One more than is asked for tells whether there is a next page.
-            wanted = str(most + 1 - len(found))
-            reply = yield from self._look("job_list", before, wanted, *filters)
+            reply = yield from self._look("job_list", before, str(most + 1 - len(rows)), *filters)
             now, before = text(reply[0]), text(reply[1])
-            found += map(_job, reply[2])
-            if not before or len(found) > most:
+            rows += reply[2]
+            if not before or len(rows) > most or clock.now() >= until:
                 break
-        if len(found) > most:
-            found, before = found[:most], str(found[most - 1]["event"])
-        return {"jobs": found, "cursor": before, "now": stamp(now)}
+        if len(rows) > most:
+            rows, before = rows[:most], text(rows[most - 1][-1])
+        return {"jobs": list(map(_job, rows)), "cursor": before, "now": stamp(now)}
 
     def job_look(self, job_id: str, *, payload_bytes: int = PAYLOAD_BYTES) -> Operation[Shown]:
         """Show one job: ``{"job": job, "payload": text, "payload_bytes": length, "truncated": bool, …}``.
@@ -204,32 +205,16 @@ class SightOperations:
         """Tell what happened in the last minutes, 1 to 60.
 
         Gives ``{"minutes": [minute…], "available": bool, "now": instant}``. A minute has ``at`` (its beginning),
-        ``events`` (exact), ``sampled`` (how many of them were read, evenly spread) and, estimated from those,
-        ``created``, ``claimed``, ``completed``, ``failed`` and the means ``wait_ms``, from creation or release to
-        claim, and ``run_ms``, from claim to end, None where nothing tells. They are exact where ``sampled`` equals
-        ``events``. The last minute is the present, unfinished one.
+        ``events`` (exact), ``sampled`` (how many of them were read) and, reckoned from those, ``created``, ``claimed``,
+        ``completed``, ``failed`` and the means ``wait_ms``, from creation or release to claim, and ``run_ms``, from
+        claim to end, None where nothing tells. They are exact where ``sampled`` equals ``events``: always with up to
+        1,000 events, and with more once looks found the time to read them all; until then 1,000 are read, in blocks
+        that spread over the minute. The last minute is the present, unfinished one.
 
         Only for who covers all projects, since events are numbered across them; for others ``available`` is false and
         there are no minutes.
         """
-        left = _most("minutes", minutes, 60)
-        rows: list[Sequence[Any]] = []
-        first, now = "", "0"
-        begin = 0
-        while left:
-            many = min(left, _MINUTES_TOGETHER)
-            at = str(begin + len(rows)) if first else ""
-            reply = yield from self._look("queue_rates", at, str(left - 1), str(many))
-            now = text(reply[0])
-            if not reply[2]:
-                return {"minutes": [], "available": False, "now": stamp(now)}
-            if not first:
-                first = text(reply[1])
-                begin = int(first)
-            rows += reply[2]
-            left -= many
-        found = [_minute(begin + n, row) for n, row in enumerate(rows)]
-        return {"minutes": found, "available": True, "now": stamp(now)}
+        return (yield from last_minutes(self._look, _most("minutes", minutes, 60), self._kept))
 
     # History -------------------------------------------------------------------------------------------------
 
@@ -257,12 +242,12 @@ class SightOperations:
             _filter("actor", actor),
         )
         most, last, found = _most("limit", limit, 1_000), _cursor(cursor), list[Event]()
-        now, more = "0", True
-        for _ in range(_RUNS):
+        until = clock.now() + _PAGE_SECONDS
+        while True:
             reply = yield from self._look("feed_read", direction, last, str(most - len(found)), *filters)
             now, last, more = text(reply[0]), text(reply[1]), bool(reply[2])
             found += map(read_event, reply[3])
-            if not more or len(found) == most:
+            if not more or len(found) == most or clock.now() >= until:
                 break
         return {"events": found, "cursor": last, "more": more, "now": stamp(now)}
 
@@ -278,9 +263,13 @@ class SightOperations:
         return (yield from self._chain("lane", lane_id, cursor, limit))
 
     def _chain(self, family: str, entity_id: str, cursor: str | None, most: int) -> Operation[Shown]:
-        arguments = (family, _known(entity_id), _cursor(cursor), str(_most("limit", most, 1_000)))
-        now, after, entries = yield from self._look("chain_read", *arguments)
-        return {"events": [read_event(entry) for entry in entries], "cursor": text(after), "now": stamp(text(now))}
+        left, after, found = _most("limit", most, 1_000), _cursor(cursor), list[Event]()
+        while True:
+            reply = yield from self._look("chain_read", family, _known(entity_id), after, str(left - len(found)))
+            now, after = text(reply[0]), text(reply[1])
+            found += map(read_event, reply[2])
+            if not after or len(found) == left:
+                return {"events": found, "cursor": after, "now": stamp(now)}
 
     # Lanes ---------------------------------------------------------------------------------------------------
 
@@ -319,21 +308,6 @@ def _counts(row: Sequence[Any], now: int) -> Shown:
     }
 
 
-def _minute(minute: int, row: Sequence[Any]) -> Shown:
-    """Read one minute, and reckon from the events that were read to all of them."""
-    events, sampled, *moves, waits, waited, runs, ran = map(int, row)
-    share = events / sampled if sampled else 0.0
-    names = ("created", "claimed", "completed", "failed")
-    return {
-        "at": iso(minute * 60_000),
-        "events": events,
-        "sampled": sampled,
-        **{name: moved * share for name, moved in zip(names, moves, strict=True)},
-        "wait_ms": waited / waits if waits else None,
-        "run_ms": ran / runs if runs else None,
-    }
-
-
 # Checking arguments ----------------------------------------------------------------------------------------------
 
 
@@ -366,4 +340,4 @@ def _cursor(cursor: Any) -> str:
         return ""
     if not isinstance(cursor, str) or not re.fullmatch(r"[0-9]{1,18}", cursor):
         raise InvalidArgument(f"cursor {safe_name(cursor)} is none that a page gave")
-    return cursor
+    return str(int(cursor))

@@ -342,6 +342,11 @@ def _other_indexes(found: Profile, told: Told) -> Iterator[str]:
     ):
         wanted = {(name, float(told.first.get((family, name), 0))) for name in told.entities[family]}
         yield from _compared(index, {"": set(found.only(index, []))}, {"": wanted})
+    jobs_of: dict[str, set[tuple[str, float]]] = defaultdict(set)
+    for job_id, job in found["job"].items():
+        if job.get("lane_id"):
+            jobs_of[job["lane_id"]].add((job_id, float(told.first.get(("job", job_id), 0))))
+    yield from _compared("jobs_of", {rest: set(zset) for rest, zset in found["jobs_of"].items()}, jobs_of)
     joined: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for quorum_id, quorum in told.entities["quorum"].items():
         for field in quorum:

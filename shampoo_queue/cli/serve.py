@@ -68,7 +68,7 @@ The options of 'shampoo --help' may stand here too; of which profile a call is, 
     help="The most failed attempts of one address.",
 )
 @click.option(
-    "--limit-concurrency", type=click.IntRange(min=1), default=1000, show_default=True, help="The most calls at once."
+    "--limit-concurrency", type=click.IntRange(min=1), default=1000, show_default=True, help="The most calls at once, and the most claims that wait for work."
 )
 @click.option(
     "--grace",
@@ -127,6 +127,7 @@ def serve(
         desk = Desk(
             DEFAULT_URL if target is None else target,
             extensions=with_extensions,
+            waits=limit_concurrency,
             verifiers=_verifiers(jwt),
             failed_per_minute=failed_logins_per_minute,
             calls_per_second=calls_per_second,

@@ -13,13 +13,16 @@ payload say, then call job_complete with outcome completed or failed before leas
 job_release, so that another executor can claim the job. claimed:false means that there is nothing for you now: ask \
 again later.
 
-A claim is a lease. After lease_until others may claim the job, and completing it answers lease_expired: your work on \
-it then no longer counts. Each claim spends one of a job's {contract.limit("attempts")} attempts, so claim only what \
-you will work on.
+A claim is a lease. After lease_until, an instant in UTC, others may claim the job, and completing it answers \
+lease_expired: your work on it then no longer counts. Nothing here renews a lease: ask for lease_seconds long enough \
+for the work, up to {contract.limit("lease_max"):,}; a job that takes less is free as soon as you complete it. Each \
+claim spends one of a job's {contract.limit("attempts")} attempts, so claim only what you will work on.
 
 The _meta of a claim's result carries shampoo/fence, the number of this very claim: send it as _meta["shampoo/fence"] \
-with job_complete and job_release, and a late call can never touch somebody else's later claim. Send any unique text \
-as _meta["shampoo/request_id"] with a call that you may have to repeat: the repeat gets the first answer again.
+with job_complete and job_release, and a late call can never touch a later claim. Where you cannot see or send _meta, \
+never complete or release a job whose lease may have ended: a job belongs to your principal, and another conversation \
+of the same principal may hold it by then. Send any unique text as _meta["shampoo/request_id"] with a call that you \
+may have to repeat: the repeat gets the first answer again.
 
 payload is opaque text that comes back byte for byte; never parse and re-encode it for somebody else. A job or a lane \
 that you may not see reads as missing."""

@@ -180,6 +180,16 @@ def _integer(digits: str) -> int:
     return int(digits)
 
 
+_WEIGHED = 64 * 1024  # bytes
+_STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+\\?+"?+', re.DOTALL)  # one without an end goes to the end
+
+
+def _is_crowded(body: bytes) -> bool:
+    """Tell whether a body holds so many values that reading them would keep everybody else waiting for seconds."""
+    quotes = body.count(b'"') - body.count(b'\\"')
+    return quotes > _WEIGHED or len(_STRINGS.sub(b"", body).translate(None, b" \t\r\n")) > _WEIGHED
+
+
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant, parse_int=_integer)
 
 
@@ -192,6 +202,8 @@ def parse(body: bytes) -> dict[str, Any]:
     """
     if not body:
         raise BadRequest("the body is empty; send a JSON object, {} for no arguments")
+    if len(body) > _WEIGHED and _is_crowded(body):
+        raise BadRequest(f"the body has more than {_WEIGHED:,} bytes outside of its strings")
     try:
         text = body.decode()
     except UnicodeDecodeError:

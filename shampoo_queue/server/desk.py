@@ -78,9 +78,12 @@ class Desk:
         verifiers: Sequence[Verifier] = (),
         failed_per_minute: int = 60,
         calls_per_second: float | None = None,
+        waits: int = 1_000,
         retry_seconds: float = 5.0,
     ) -> None:
+        """``waits`` is how many claims may wait for work at a time, each on a connection to Redis; more do not wait."""
         self.draining = False
+        self.waiting, self.most_waiting = 0, waits
         self.metrics = Metrics()
         self.pace = Pace(calls_per_second)
         self.offered: tuple[Tool, ...] = contract.TOOLS + (_EXTENSIONS if extensions else ())
@@ -91,7 +94,6 @@ class Desk:
         self._failures = Failures(failed_per_minute)
         self._outside = AsyncWire(route(target, keys.OUTSIDE), keys.OUTSIDE, retry_seconds)
         self._known: Recent[str, Facts] = Recent(_REMEMBERED)
-        self._proven: Recent[str, bool] = Recent(_REMEMBERED)
         self._queues: Recent[str, AsyncShampoo] = Recent(_PROFILES)
         self._ids = RequestIds()
         self.sessions = Sessions(self)
@@ -119,23 +121,27 @@ class Desk:
         """Find out as whom somebody calls who presents a credential. Whether it is live is told by the call itself.
 
         Raises `Unauthenticated`, the same for all that is wrong with a credential, `RateLimited` after too many
-        failures from one address, or `Unavailable`.
+        failures of one token from one address, or of an address without a token that there is, or `Unavailable`.
         """
+        visitor = await self._visitor_of(credential, address)
+        mark = visitor.mark if visitor else address
+        if self._failures.too_many(mark):
+            raise RateLimited("too many failed attempts")
+        if visitor is None:
+            self.failed(address)
+            raise Unauthenticated
+        return visitor
+
+    async def _visitor_of(self, credential: str | bytes | None, address: str) -> Visitor | None:
         presented = tokens.read(credential) if credential else None
-        trusted = presented is not None and self._proven.get(presented.digest)
-        if not trusted and self._failures.too_many(address):
-            raise RateLimited("too many failed attempts from this address")
         if presented is not None:
             facts = await self.facts(presented.token_id)
-            if facts is not None:
-                return self.visitor(presented, facts, address)
-        elif credential:
-            for verifier in self.verifiers:
-                claims = await verifier.visitor_of(text(credential))
-                if claims is not None:
-                    return Visitor(self, self._caller(claims.client_id), claims.scope, claims.profile, "", address)
-        self.failed(address)
-        raise Unauthenticated
+            return self.visitor(presented, facts, address) if facts else None
+        for verifier in self.verifiers if credential else ():
+            claims = await verifier.visitor_of(text(credential))
+            if claims is not None:
+                return Visitor(self, self._caller(claims.client_id), claims.scope, claims.profile, "", address)
+        return None
 
     def local(self, client_id: str, profile: str, holder: str | None = None) -> Visitor:
         """Give a visitor who is whom it says to be: somebody with access to Redis needs no token."""
@@ -173,15 +179,10 @@ class Desk:
         await self._outside.start(None)
         return await self._outside.once(move)
 
-    def failed(self, address: str) -> None:
-        """Count a failed attempt of an address."""
+    def failed(self, mark: str) -> None:
+        """Count a failed attempt under an address, or under a token that there is and an address."""
         self.metrics.auth_failed()
-        self._failures.add(address)
-
-    def proven(self, caller: Caller) -> None:
-        """Remember that a token was good once: failures of others behind its address do not shut it out."""
-        if isinstance(caller.client_id, Presented):
-            self._proven.put(caller.client_id.digest, True)
+        self._failures.add(mark)
 
     # Profiles -------------------------------------------------------------------------------------------------
 

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
 
-from ..errors import BadRequest, Denied, Internal, MethodNotAllowed, NotFound, Refusal, TooLarge, Unavailable
+from ..errors import BadRequest, Denied, MethodNotAllowed, NotFound, Refusal, TooLarge, Unavailable
 from ..trace import continued
 from . import answers
 from .answers import App, ClientGone, Header, Message, Passage, Receive, Scope, Send
 from .rest import CALLS, ToolCalls
+from .visitor import internal
 
 if TYPE_CHECKING:
     from .desk import Desk
@@ -81,6 +82,8 @@ class Guard:
         given = _Given(scope["headers"])
         passage = Passage(self._request_id(given.request_id), self._address(scope, given), self.leaving)
         scope["shampoo"], scope["app"] = passage, self
+        if self.rules.behind_proxy:
+            scope["scheme"] = "http" if given.proto == b"http" else "https"
         probe = scope["path"] in PROBES
         self.open += not probe
         self._running += 1
@@ -105,13 +108,17 @@ class Guard:
                 await self._door(scope["path"])(scope, self._counted(receive, scope["path"]), sending.send)
         except ClientGone:
             raise
+        except asyncio.CancelledError:
+            if not self.leaving.is_set() or sending.passage.status:
+                raise
+            # Its time is over, and nobody else answers in the doors' own form.
+            await self._refuse(sending, Unavailable("this server went down; the call may have been carried out"))
         except Refusal as refusal:
             await self._refuse(sending, refusal)
         except HTTPException as error:
             await self._refuse(sending, *_translated(error))
-        except Exception:
-            log.exception("request %s met a defect", sending.passage.request_id)
-            await self._refuse(sending, Internal(sending.passage.request_id))
+        except Exception as error:
+            await self._refuse(sending, internal("a request", error, sending.passage.request_id))
 
     def _door(self, path: str) -> App:
         """Give who answers: the calls of tools are worth the way past the router, which tries route by route."""
@@ -128,6 +135,8 @@ class Guard:
         """Give the reason to refuse a request before it goes anywhere."""
         if given.size > HEADERS_LIMIT or given.count > HEADERS_COUNT:
             return BadRequest(f"the headers are more than {HEADERS_COUNT}, or larger than {HEADERS_LIMIT:,} bytes")
+        if given.coding not in (b"", b"chunked"):
+            return BadRequest("a body is sent as it is, or chunked")
         if probe:
             return None
         if not self._knows_host(scope, given.host):
@@ -207,13 +216,26 @@ class Guard:
 class _Given:
     """What the guard reads of a request's headers, in one pass."""
 
-    __slots__ = ("count", "forwarded", "host", "length", "origin", "preflight", "request_id", "site", "size")
+    __slots__ = (
+        "coding",
+        "count",
+        "forwarded",
+        "host",
+        "length",
+        "origin",
+        "preflight",
+        "proto",
+        "request_id",
+        "site",
+        "size",
+    )
 
     def __init__(self, headers: list[Header]) -> None:
         self.count, self.size, self.length = len(headers), 0, 0
         self.host, self.origin, self.site, self.preflight = "", "", "", False
         self.request_id: bytes | None = None
         self.forwarded: bytes | None = None
+        self.proto, self.coding = b"", b""
         hosts = 0
         for name, value in headers:
             self.size += len(name) + len(value)
@@ -226,6 +248,10 @@ class _Given:
                 self.site = value.decode("latin-1").lower()
             elif name == b"x-request-id":
                 self.request_id = value
+            elif name == b"transfer-encoding":
+                self.coding = (self.coding + b"," + value if self.coding else value).strip().lower()
+            elif name == b"x-forwarded-proto":
+                self.proto = value.rpartition(b",")[2].strip().lower()
             elif name == b"x-forwarded-for":
                 self.forwarded = value
             elif name == b"content-length":

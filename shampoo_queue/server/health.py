@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -19,7 +21,9 @@ from ..patience import LASTING, PASSING, error_word
 from . import answers
 
 if TYPE_CHECKING:
+    from ..client import AsyncShampoo
     from .desk import Desk
+    from .visitor import Visitor
 
 PROBE_SECONDS = 2.0
 SCRAPE_SECONDS = 5.0
@@ -33,7 +37,7 @@ _CHECK_OF = {"LOADING": "redis", "READONLY": "primary", "MASTERDOWN": "primary",
 
 
 def routes(desk: Desk, *, open_metrics: bool = False) -> list[Route]:
-    """Give the routes; ``open_metrics`` gives the metrics to programs on this machine without a token."""
+    """Give the routes; ``open_metrics`` gives those of all profiles to programs on this machine without a token."""
     health = _Health(desk, open_metrics)
     return [
         Route("/livez", health.livez, methods=["GET"]),
@@ -45,6 +49,7 @@ def routes(desk: Desk, *, open_metrics: bool = False) -> list[Route]:
 class _Health:
     def __init__(self, desk: Desk, open_metrics: bool) -> None:
         self._desk, self._open = desk, open_metrics
+        self._queues: Mapping[str, AsyncShampoo] = {}
         self._probing: asyncio.Task[dict[str, str]] | None = None
 
     async def livez(self, _request: Request) -> Response:
@@ -61,17 +66,23 @@ class _Health:
         return _json(document) if ready else _json(document, 503, {"retry-after": "2"})
 
     async def metrics(self, request: Request) -> Response:
-        if not (self._open and _is_local(request)):
-            await self._let_in(request)
-        try:
-            async with asyncio.timeout(SCRAPE_SECONDS):
-                queues = await self._desk.queues()
-        except (Refusal, EngineError, TimeoutError):
-            queues = {}  # what this process counts itself is told all the same
+        """Tell a token's holder of its own profile, and whoever an operator let in without one of all."""
+        if self._open and _is_local(request):
+            queues = await self._every_queue()
+        else:
+            visitor = await self._let_in(request)
+            queues = {visitor.profile: visitor.queue}
         text = await self._desk.metrics.text(queues)
         return Response(text, headers=_PLAIN | {"content-type": self._desk.metrics.content_type})
 
-    async def _let_in(self, request: Request) -> None:
+    async def _every_queue(self) -> Mapping[str, AsyncShampoo]:
+        """Give the queues of all profiles; those of the last time when their list cannot be read now."""
+        with suppress(Refusal, EngineError, TimeoutError):
+            async with asyncio.timeout(SCRAPE_SECONDS):
+                self._queues = await self._desk.queues()
+        return self._queues
+
+    async def _let_in(self, request: Request) -> Visitor:
         passage, given = answers.passage(request.scope), request.headers.getlist("authorization")
         credential = answers.credential(given[0].encode("latin-1")) if len(given) == 1 else None
         visitor = await self._desk.admit(credential, address=passage.address)
@@ -79,6 +90,7 @@ class _Health:
         await visitor.prove()
         if not visitor.may("metrics"):
             raise Denied("the metrics need a token of scope metrics")
+        return visitor
 
 
 def _json(document: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

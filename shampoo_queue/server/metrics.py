@@ -1,4 +1,4 @@
-"""What Prometheus reads: calls counted in this process, and the queue's counts read when it asks.
+"""What Prometheus reads: calls counted in this process, and the counts of the queues that the asker may see.
 
 Labels come from closed sets, but for the profile and, of each profile, its 20 largest kinds; the rest are ``other``.
 No label tells of a project, a principal or a token. Every replica reads the same counts, so take ``max``, not ``sum``,
@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from .. import __version__
@@ -46,14 +47,6 @@ class _Profile:
     server: dict[str, str]
 
 
-@dataclass(slots=True)
-class _Seen:
-    """What the last look found, for `_Queues` to render."""
-
-    profiles: dict[str, _Profile] = field(default_factory=dict)
-    up: bool = False
-
-
 class Metrics:
     """The metrics of one process, in a registry of its own. Needs the extra ``[serve]``."""
 
@@ -86,11 +79,9 @@ class Metrics:
         prometheus.ProcessCollector(registry=registry)
         # What labels lead to, since finding it takes longer than counting.
         self._counted: dict[tuple[str, str, str], tuple[Any, Any]] = {}
-        self._seen = _Seen()
-        registry.register(_Queues(self._seen))
-        self._queues: Mapping[str, AsyncShampoo] = {}
+        # Of each profile, when it was looked at last, and what was found if it could be read.
+        self._seen: dict[str, tuple[float, _Profile | None]] = {}
         self._looking = asyncio.Lock()
-        self._looked_at = -_CACHE_SECONDS
 
     def tool_call(self, tool: str, door: str, code: str, seconds: float) -> None:
         """Count one call and how long it took; ``code`` is ``ok`` or the refusal's."""
@@ -110,20 +101,22 @@ class Metrics:
         self._failures.inc()
 
     async def text(self, queues: Mapping[str, AsyncShampoo]) -> bytes:
-        """Give all metrics in Prometheus' text format; the queues are read at most every 2 seconds.
+        """Give what this process counts, and the counts of these queues and no others, in Prometheus' text format.
 
-        With a Redis that is away ``shampoo_up`` is 0 and what comes from it is missing. No ``queues`` means those of
-        the last time.
+        Each queue is read at most every 2 seconds. With a Redis that is away, or with no queues, ``shampoo_up`` is 0
+        and what comes from there is missing.
         """
-        self._queues = queues or self._queues
         async with self._looking:
-            if now() - self._looked_at >= _CACHE_SECONDS:
-                await self._look()
-                self._looked_at = now()
-        rendered: bytes = self._prometheus.generate_latest(self._registry)
+            await self._look({name: queue for name, queue in queues.items() if not self._is_fresh(name)})
+            self._seen = {name: seen for name, seen in self._seen.items() if name in queues or self._is_fresh(name)}
+            found = {name: self._seen[name][1] for name in queues}
+        rendered: bytes = self._prometheus.generate_latest(_Told(self._registry, _Queues(found)))
         return rendered
 
-    async def _look(self) -> None:
+    def _is_fresh(self, name: str) -> bool:
+        return name in self._seen and now() - self._seen[name][0] < _CACHE_SECONDS
+
+    async def _look(self, queues: Mapping[str, AsyncShampoo]) -> None:
         together = asyncio.Semaphore(_TOGETHER)
 
         async def read(queue: AsyncShampoo) -> _Profile | None:
@@ -134,10 +127,8 @@ class Metrics:
                 except (ShampooError, TimeoutError):
                     return None
 
-        names = list(self._queues)
-        found = await asyncio.gather(*(read(self._queues[name]) for name in names))
-        self._seen.profiles = {name: one for name, one in zip(names, found, strict=True) if one is not None}
-        self._seen.up = bool(names) and len(self._seen.profiles) == len(names)
+        found = await asyncio.gather(*map(read, queues.values()))
+        self._seen |= {name: (now(), one) for name, one in zip(queues, found, strict=True)}
 
 
 def _read(in_memory: bool) -> Operation[_Profile]:
@@ -150,22 +141,30 @@ def _read(in_memory: bool) -> Operation[_Profile]:
     return _Profile(status, dict(lines))
 
 
-class _Queues:
-    """Render what was read last."""
+class _Told:
+    """Several collectors rendered as one."""
 
-    def __init__(self, seen: _Seen) -> None:
-        self._seen = seen
-
-    def describe(self) -> list[Any]:
-        """Tell the registry nothing beforehand."""
-        return []
+    def __init__(self, *collectors: Any) -> None:
+        self._collectors = collectors
 
     def collect(self) -> Iterable[Any]:
-        """Give the metrics of the queue and of its server."""
+        """Give the metrics of each, in turn."""
+        return chain.from_iterable(collector.collect() for collector in self._collectors)
+
+
+class _Queues:
+    """Render what was found of the queues of one scrape; None for one that could not be read."""
+
+    def __init__(self, found: Mapping[str, _Profile | None]) -> None:
+        self._profiles = {name: one for name, one in found.items() if one is not None}
+        self._up = bool(found) and len(self._profiles) == len(found)
+
+    def collect(self) -> Iterable[Any]:
+        """Give the metrics of the queues and of their server."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         up = GaugeMetricFamily("shampoo_up", "1 when every profile could be read, else 0.")
-        up.add_metric((), int(self._seen.up))
+        up.add_metric((), int(self._up))
         yield up
         jobs = GaugeMetricFamily("shampoo_jobs", "Jobs without an outcome.", labels=("profile", "kind", "standing"))
         oldest = GaugeMetricFamily(
@@ -177,7 +176,7 @@ class _Queues:
         partial = GaugeMetricFamily(
             "shampoo_counts_partial", "1 when there is more than one look counts.", labels=("profile",)
         )
-        for profile, one in self._seen.profiles.items():
+        for profile, one in self._profiles.items():
             for kind, row in _by_kind(one.status["kinds"]).items():
                 for standing in STANDINGS:
                     jobs.add_metric((profile, kind, standing), row[standing])
@@ -186,7 +185,7 @@ class _Queues:
             partial.add_metric((profile,), int(one.status["partial"]))
         yield from (jobs, oldest, damaged, partial)
         # The profiles of a process stand on one server; on a cluster this is the node of the first.
-        for one in [one for one in self._seen.profiles.values() if one.server][:1]:
+        for one in [one for one in self._profiles.values() if one.server][:1]:
             for name, meaning, value in _of_server(one.server):
                 family = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
                 metric = family(name.removesuffix("_total"), meaning)

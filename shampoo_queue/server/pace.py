@@ -11,7 +11,7 @@ _WINDOW = 60.0
 
 
 class Failures:
-    """Failed attempts by address in the last minute."""
+    """Failed attempts in the last minute, by address, or by a token that there is and an address."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -10,6 +11,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from ..errors import BadRequest
 from . import answers
 
+_UPGRADE = re.compile(rb"(\r\n)upgrade(?=[ \t]*:)", re.IGNORECASE)
 _MOST_IN_HEAD = 512 * 1024  # bytes
 _MOST_IN_REQUEST = 64 * 1024 * 1024  # bytes; chunks of one byte take six
 
@@ -84,11 +86,20 @@ def fast() -> Any:
             self._in_head, self._taken = True, 0
             super().on_message_begin()
 
+        def on_header(self, name: bytes, value: bytes) -> None:
+            # What stands behind a body is no header: nobody in front has looked at it (RFC 9110, 6.5.1).
+            if self._in_head:
+                super().on_header(name, value)
+
         def on_headers_complete(self) -> None:
             self._in_head = False
             super().on_headers_complete()
 
         def data_received(self, data: bytes) -> None:
+            # The parser takes the body of whoever asks for an upgrade for another protocol; nobody gets one here.
+            if self._in_head and b"pgrade" in data:
+                head, end, rest = data.partition(b"\r\n\r\n")
+                data = _UPGRADE.sub(rb"\1x-ignored", head) + end + rest
             super().data_received(data)
             self._taken += len(data)
             if self._taken > (_MOST_IN_HEAD if self._in_head else _MOST_IN_REQUEST):

@@ -143,7 +143,7 @@ class ToolCalls:
             wait=float(wait or 0),
             door="http",
         )
-        answer = await (_unless_gone(calling, visitor, receive, passage.leaving) if wait else calling)
+        answer = await (_unless_gone(calling, beside, visitor, receive, passage.leaving) if wait else calling)
         return answer, _facts(answer, wait)
 
 
@@ -227,8 +227,13 @@ def _facts(answer: Answer, wait: int | None) -> list[Header]:
 # A long wait ----------------------------------------------------------------------------------------------------
 
 
-async def _unless_gone(calling: Any, visitor: Visitor, receive: Receive, leaving: asyncio.Event) -> Answer:
-    """Wait for a claim no longer than the client stays and the server does; a wait that is cut short holds nothing."""
+async def _unless_gone(
+    calling: Any, beside: _Beside, visitor: Visitor, receive: Receive, leaving: asyncio.Event
+) -> Answer:
+    """Wait for a claim no longer than the client stays and the server does; a wait that is cut short holds nothing.
+
+    Unless the call has an id of the caller's own: whoever repeats it is promised what it claimed.
+    """
     work: asyncio.Future[Answer] = asyncio.ensure_future(calling)
     gone, left = asyncio.ensure_future(_hung_up(receive)), asyncio.ensure_future(leaving.wait())
     try:
@@ -238,7 +243,7 @@ async def _unless_gone(calling: Any, visitor: Visitor, receive: Receive, leaving
             await asyncio.wait((work,))
         if not gone.done():
             return Answer(claimed=False) if work.cancelled() else work.result()
-        if not work.cancelled() and not work.exception():
+        if beside.request_id is None and not work.cancelled() and not work.exception():
             await _put_back(work.result(), visitor)
         raise ClientGone
     finally:

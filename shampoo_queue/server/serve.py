@@ -175,7 +175,7 @@ class Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Drain at the first signal and end at once at the second, instead of raising it again after a clean end."""
-        loop, numbers = asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM)
+        loop, numbers = asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         for number in numbers:
             loop.add_signal_handler(number, self.leave)
         try:

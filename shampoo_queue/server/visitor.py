@@ -6,7 +6,10 @@ import asyncio
 import logging
 import secrets
 import traceback
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from redis.exceptions import RedisError, ResponseError
 
 from .. import extensions
 from ..claims import ClaimOperations, new_waiter
@@ -23,11 +26,12 @@ from ..errors import (
     Unavailable,
     UnknownTool,
 )
-from ..moves import Operation, T
+from ..moves import Move, Operation, T
 from ..ops import OpsOperations
+from ..patience import error_word
 from ..registry import Operator, Principal, RegistryOperations, Token
 from ..tokens import SCOPES, Presented
-from ..tools import Answer, Caller
+from ..tools import Answer, Caller, text
 from ..trace import span
 
 if TYPE_CHECKING:
@@ -39,6 +43,14 @@ log = logging.getLogger("shampoo_queue.server")
 _LONGEST_PAUSE = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What a principal is beside its grants."""
+
+    conductor: bool
+    star: bool
+
+
 class Visitor:
     """Somebody who calls through a door: as whom, in which profile, and with what scope."""
 
@@ -47,6 +59,16 @@ class Visitor:
         self.token_id, self.address = token_id, address
         self.client_id = str(caller.client_id) if not isinstance(caller.client_id, Presented) else ""
         self._desk = desk
+
+    @property
+    def principal(self) -> tuple[str, str]:
+        """Who calls, told apart over all profiles."""
+        return self.profile, self.client_id
+
+    @property
+    def mark(self) -> str:
+        """Under what a failed attempt of this visitor counts: a bad token shuts out nobody but itself."""
+        return f"{self.address} {self.token_id}" if self.token_id else self.address
 
     @property
     def queue(self) -> AsyncShampoo:
@@ -64,15 +86,13 @@ class Visitor:
     async def run(self, operation: Operation[T]) -> T:
         """Run an operation of this visitor's caller; it is refused as unauthenticated like any call."""
         try:
-            found = await self.queue._run(operation)
+            return await self.queue._run(operation)
         except Unauthenticated:
-            self._desk.failed(self.address)
+            self._desk.failed(self.mark)
             raise
         except ConfigurationError as error:
             log.warning("%s", error)
             raise Unavailable from None
-        self._desk.proven(self.caller)
-        return found
 
     # Tools ----------------------------------------------------------------------------------------------------
 
@@ -132,7 +152,7 @@ class Visitor:
         refusal: Refusal | None = None
         if not self.may(need or ("tools" if writes else "tools:read")):
             refusal = Denied()
-        elif not self._desk.pace.allows((self.profile, self.client_id)):
+        elif not self._desk.pace.allows(self.principal):
             refusal = RateLimited("too many calls of this principal")
         elif spec is None:
             refusal = UnknownTool(f"there is no tool {safe_name(tool)}")
@@ -143,22 +163,51 @@ class Visitor:
         try:
             if spec.name not in BY_NAME:
                 answer = await self.run(extensions.operation(self.caller, spec.name, arguments, fence=fence))
-            elif wait > 0 and spec.name == "job_claim":
+            elif wait > 0 and spec.name == "job_claim" and self._desk.waiting < self._desk.most_waiting:
                 answer = await self._claim_waiting(arguments, now() + wait, beside)
             else:
                 answer = await self.run(self.caller.call(spec.name, arguments, **beside))
         except InvalidArgument:
             await self.prove()  # arguments are checked before anything is sent
+            self._desk.pace.spend(self.principal)
+            raise
+        except Unavailable as refused:
+            # A server without memory, or one that takes no writes, refuses the move before its script can check.
+            if not refused.outcome_unknown:
+                await self._prove_if_it_answers()
             raise
         except Unauthenticated:
             raise
         except Refusal:
-            self._desk.pace.spend((self.profile, self.client_id))
+            self._desk.pace.spend(self.principal)
             raise
-        self._desk.pace.spend((self.profile, self.client_id))
+        self._desk.pace.spend(self.principal)
         return answer
 
+    async def _prove_if_it_answers(self) -> None:
+        """Raise `Unauthenticated` when the server says so; with one that says nothing there is no waiting."""
+        check = next(self.caller.move("token_check"))
+        assert isinstance(check, Move)
+        try:
+            await self.queue._wire.once(check)
+        except ResponseError as error:
+            if error_word(error) == "UNAUTHENTICATED":
+                self._desk.failed(self.mark)
+                raise Unauthenticated from None
+        except (RedisError, OSError):
+            pass
+
     async def _claim_waiting(self, arguments: Any, until: float, beside: dict[str, Any]) -> Answer:
+        """Claim, waiting for work; the wait counts among the principal's calls from its beginning."""
+        await self.prove()
+        self._desk.pace.spend(self.principal)
+        self._desk.waiting += 1
+        try:
+            return await self._claim_when_there_is_work(arguments, until, beside)
+        finally:
+            self._desk.waiting -= 1
+
+    async def _claim_when_there_is_work(self, arguments: Any, until: float, beside: dict[str, Any]) -> Answer:
         waiter, pause = new_waiter(), 0.0
         while True:
             answer = await self._claim_or_give_back(arguments, beside)
@@ -172,7 +221,12 @@ class Visitor:
             pause = min(max(0.01, pause * 2), _LONGEST_PAUSE) if woken else 0.0
 
     async def _claim_or_give_back(self, arguments: Any, beside: dict[str, Any]) -> Answer:
-        """Claim; when the caller hangs up in this very moment, give back what came of it."""
+        """Claim; when the caller hangs up in this very moment, give back what came of it.
+
+        Not what was claimed under an id of the caller's own: whoever repeats the call is promised that very claim.
+        """
+        if beside["request_id"] is not None:
+            return await self.run(self.caller.call("job_claim", arguments, **beside))
         claim = asyncio.ensure_future(self.run(self.caller.call("job_claim", arguments, **beside)))
         try:
             return await asyncio.shield(claim)
@@ -185,21 +239,32 @@ class Visitor:
 
     # Operators' moves -----------------------------------------------------------------------------------------
 
-    async def requeue(self, job_id: str) -> None:
-        """Queue an exhausted or failed job again, as `OpsOperations.requeue`; grants bind a token."""
-        await self._operate(OpsOperations(self._operator(), self.profile).requeue(job_id))
+    async def role(self) -> Role:
+        """Tell what the visitor's principal is now."""
+        _, conductor, star = await self._operate(self.caller.move("token_check"))
+        return Role(text(conductor) == "1", text(star) == "1")
+
+    async def requeue(self, job_id: str, *, fence: int | None = None) -> None:
+        """Queue an exhausted or failed job again, as `OpsOperations.requeue`. Needs the conductor role and its sight.
+
+        ``fence`` is the one that the person saw: when the job was claimed since, it raises `LeaseExpired`.
+        """
+        await self._operate(OpsOperations(self._operator(), self.profile).requeue(job_id, fence=fence))
 
     async def revoke_token(self, token_id: str) -> bool:
-        """Revoke a token of one's own; with star scope any."""
+        """Revoke a token of one's own; a conductor with star scope revokes any."""
         return await self._operate(self._registry().revoke_token(token_id))
 
-    async def principals(self) -> list[Principal]:
-        """List the principals that the visitor may see: with star scope all, else itself."""
-        return await self._operate(self._registry().principals())
+    async def principals(self, after: str | None = None) -> tuple[list[Principal], str]:
+        """List at most 100 of the principals that the visitor may see: with star scope all, else itself.
 
-    async def tokens(self) -> list[Token]:
-        """List the tokens that the visitor may see: with star scope all, else none."""
-        return await self._operate(self._registry().tokens())
+        Gives the cursor of the next page too, empty at the end.
+        """
+        return await self._operate(self._registry().principals_page(after))
+
+    async def tokens(self, after: str | None = None) -> tuple[list[Token], str]:
+        """List at most 100 of the tokens that the visitor may see: with star scope all, else none; as `principals`."""
+        return await self._operate(self._registry().tokens_page(after))
 
     def _registry(self) -> RegistryOperations:
         return RegistryOperations(self._operator(), self.profile)
@@ -218,9 +283,9 @@ class Visitor:
             raise internal("an operator's move", error) from None
 
 
-def internal(what: object, error: BaseException) -> Internal:
+def internal(what: object, error: BaseException, mark: str = "") -> Internal:
     """Log a defect under a mark: its type and places, but not what it says, which may hold anything, even a payload."""
-    mark = secrets.token_hex(6)
+    mark = mark or secrets.token_hex(6)
     places = "".join(traceback.format_tb(error.__traceback__))
     log.error("internal error %s in %s: %s\n%s", mark, safe_name(what), type(error).__name__, places)
     return Internal(f"the log has more under {mark}")

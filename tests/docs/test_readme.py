@@ -129,7 +129,7 @@ def test_the_server_is_asked_as_written(tmp_path: Path) -> None:
     with Shampoo.connect(f"embedded://{tmp_path}/data") as shampoo:
         shampoo.registry.add_principal("conductor-1", conductor=True, grants=["shared-ops"])
         shampoo.registry.add_principal("worker-1", grants=["shared-ops"])
-        *issues, serve = issuing.splitlines()
+        _, *issues, serve = issuing.splitlines()
         for line in issues:
             subprocess.run(line, shell=True, env=environment, cwd=tmp_path, check=True, timeout=60, capture_output=True)
         words = [*shlex.split(serve.replace("--port 8080", "--port 0")), "--json"]

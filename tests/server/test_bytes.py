@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from shampoo_queue.server import answers
 from tests.queue import Queue
 from tests.server.conftest import token
-from tests.server.door import Door
+from tests.server.door import Door, answer
 from tests.server.door import answers as several
 from tests.servers import wait_until
 
 pytestmark = pytest.mark.parametrize("engine", ["embedded"], indirect=True)
 
+CLAIM = "/v1/tools/job_claim"
 MARK = b"planted-in-the-body"
 
 NO_OBJECT = {
@@ -277,3 +280,50 @@ def test_blanks_around_a_header_are_no_part_of_it(door: Door, conductor: str) ->
     assert {reply.status for reply in created} == {200}
     assert len({reply.json["job_id"] for reply in created}) == 1
     assert door.call("job_claim", {}, conductor, Shampoo_Fence="  ").error == (422, "invalid_argument")
+
+
+def test_what_stands_behind_a_body_is_no_header(door: Door, conductor: str) -> None:
+    chunked = b"2\r\n{}\r\n0\r\n"
+    head = [("Transfer-Encoding", "chunked"), ("Content-Type", "application/json")]
+    raw = door.spelled("POST", "/v1/tools/job_claim", None, head) + chunked
+    assert door.send(raw + f"Authorization: Bearer {conductor}\r\n\r\n".encode()).error == (401, "unauthenticated")
+    head.append(("Authorization", f"Bearer {conductor}"))
+    raw = door.spelled("POST", "/v1/tools/job_create", None, head) + b'c\r\n{"kind":"a"}\r\n0\r\n'
+    created = [door.send(raw + b"Idempotency-Key: behind\r\n\r\n").json["job_id"] for _ in range(2)]
+    assert created[0] != created[1]
+
+
+def test_only_chunks_are_a_transfer_coding(door: Door, conductor: str) -> None:
+    for coding in ("gzip, chunked", "chunked, chunked", "identity"):
+        raw = door.spelled("POST", "/v1/tools/job_claim", None, [("Transfer-Encoding", coding)], conductor)
+        assert door.send(raw + b"2\r\n{}\r\n0\r\n\r\n").status == 400
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["one packet", "two packets"])
+def test_who_asks_for_an_upgrade_gets_the_plain_answer(door: Door, conductor: str, apart: bool) -> None:
+    """As a client of Java does by default."""
+    headers = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAEAAEAAAAIAAAABAAMAAABk"}
+    body = b'{"kind":"a","payload":"\\r\\nUpgrade: h2c"}'
+    raw = door.spelled("POST", "/v1/tools/job_create", body, headers, conductor)
+    cut = len(raw) - len(body) if apart else len(raw)
+    with door.connected() as connection:
+        connection.sendall(raw[:cut])
+        time.sleep(0.05 * apart)
+        connection.sendall(raw[cut:])
+        assert answer(connection).status == 200
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"kind":[' + b",".join([b"[]"] * 2_600_000) + b"]}",
+        b"{" + b",".join(b'"%d":1' % n for n in range(500_000)) + b"}",
+        b'{"kind":' + b'""' * 3_900_000,
+    ],
+    ids=["arrays", "names", "strings"],
+)
+def test_a_crowded_body_is_not_read(door: Door, worker: str, body: bytes) -> None:
+    """Reading millions of small values takes seconds, in which the event loop hears nobody else."""
+    reply = door.ask("POST", CLAIM, body, token=worker)
+    assert reply.error == (400, "bad_request")
+    assert "outside of its strings" in reply.json["error"]["message"]

@@ -142,12 +142,18 @@ def test_calls_a_second_are_bounded_where_an_operator_says_so(queue: Queue, work
         assert int(reply.headers["retry-after"]) > 0
 
 
-def test_an_address_that_fails_too_often_is_put_off_and_a_known_token_is_not(queue: Queue, worker: str) -> None:
+def test_who_fails_too_often_is_put_off_and_its_neighbours_are_not(queue: Queue, worker: str, conductor: str) -> None:
+    """Behind one address: guesses count together, and a token that is no good any more shuts out only itself."""
+    registry = queue.shampoo.registry
+    revoked = registry.issue_token("worker")
+    registry.revoke_token(revoked.token_id)
     with Door(queue.engine.url, failed_per_minute=3) as door:
-        assert door.call("job_claim", {}, worker).status == 200
-        statuses = [door.call("job_claim", {}, "x").status for _ in range(5)]
-        assert statuses == [401, 401, 401, 429, 429]
-        assert door.call("job_claim", {}, worker).status == 200
+        for bad in ("x", revoked.token):
+            statuses = [door.call("job_claim", {}, bad).status for _ in range(5)]
+            assert statuses == [401, 401, 401, 429, 429]
+        for good in (worker, conductor):
+            assert door.call("job_claim", {}, good).status == 200
+        assert door.call("job_claim", {}, tokens.mint()).status == 429
 
 
 def test_only_behind_a_proxy_the_last_hop_names_the_address(queue: Queue) -> None:

@@ -10,9 +10,10 @@ import pytest
 
 from shampoo_queue import __version__
 from shampoo_queue.server.guard import Rules
+from shampoo_queue.server.serve import Place
 from tests.queue import Engine, Queue
 from tests.server.conftest import token
-from tests.server.door import Door, Reply
+from tests.server.door import Door, Reply, answer
 from tests.servers import Server, valkey, wait_until
 
 CHECKS = {"redis", "primary", "memory", "scripts", "draining"}
@@ -102,6 +103,34 @@ def test_a_full_memory_is_said(server: Server, hurt: Queue) -> None:
         assert found.json["checks"]["redis"] == "ok"
         server.call("CONFIG", "SET", "maxmemory", 0)
         assert is_ready(door)
+
+
+def test_a_bad_token_hears_so_although_the_server_takes_no_work(server: Server, hurt: Queue) -> None:
+    hurt.principal("c", "", conductor=True)
+    good, bad = (hurt.shampoo.registry.issue_token("c") for _ in range(2))
+    hurt.shampoo.registry.revoke_token(bad.token_id)
+    with Door(server.url) as door:
+        assert door.call("job_create", {"kind": "k"}, good.token).status == 200
+        server.call("CONFIG", "SET", "maxmemory", 1_000_000)
+        assert door.call("job_create", {"kind": "k"}, good.token).error == (503, "unavailable")
+        assert door.call("job_create", {"kind": "k"}, bad.token).error == (401, "unauthenticated")
+        server.call("CONFIG", "SET", "maxmemory", 0)
+
+
+def test_a_call_that_outlasts_the_grace_time_hears_so_in_the_doors_words(server: Server, hurt: Queue) -> None:
+    boss = token(hurt, "boss", conductor=True)
+    with Door(server.url, place=Place(port=0, grace_seconds=0.2)) as door, door.connected() as running:
+        assert door.call("job_create", {"kind": "k"}, boss).status == 200
+        server.pause()
+        try:
+            running.sendall(door.spelled("POST", "/v1/tools/job_create", b'{"kind":"k"}', token=boss))
+            wait_until(lambda: door.guard.open == 1, "the call runs")
+            door.soon(door.server.leave)
+            reply = answer(running)
+        finally:
+            server.resume()
+    assert reply.error == (503, "unavailable")
+    assert "may have been carried out" in reply.json["error"]["message"]
 
 
 def test_a_replica_is_said(server: Server, hurt: Queue, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 
@@ -129,6 +130,54 @@ def test_a_job_made_in_the_moment_of_hanging_up_is_not_held(
         else:
             assert events[1:] in ([], ["job.claimed", "job.released"])
         queue.shampoo.ops.cancel(job_id, "between rounds")
+
+
+def test_what_was_claimed_under_an_id_is_whoever_repeats_it(
+    door: Door, queue: Queue, conductor: str, worker: str
+) -> None:
+    """A client hangs up and repeats its claim at another server, which answers with a job: it stays the client's.
+
+    The first server must not give that job back, or two hold it with a live lease.
+    """
+    with Door(queue.engine.url) as second:
+        for round_ in range(20):
+            asked = {"Prefer": "wait=30", "Idempotency-Key": f"try-{round_}"}
+            with door.connected() as connection:
+                connection.sendall(door.spelled("POST", CLAIM, b"{}", asked, worker))
+                waiting(queue)
+                with door.connected() as other:
+                    other.sendall(door.spelled("POST", "/v1/tools/job_create", b'{"kind":"k"}', token=conductor))
+                    time.sleep(round_ * 0.0005)
+                    connection.close()
+                    job_id = answer(other).json["job_id"]
+            repeated = second.call("job_claim", {}, worker, Idempotency_Key=f"try-{round_}").json
+            nobody_waits(door, queue)
+            assert repeated["job_id"] == job_id
+            assert queue.events(job_id) == ["job.created", "job.claimed"]
+            queue.shampoo.ops.cancel(job_id, "between rounds")
+
+
+def test_many_who_wait_do_not_stop_others(queue: Queue, conductor: str, worker: str) -> None:
+    """Each holds a connection to Redis; beyond so many a claim does not wait, and nobody is refused."""
+    with Door(queue.engine.url, waits=150) as door, ExitStack() as stack:
+        raw = door.spelled("POST", CLAIM, b"{}", {"Prefer": "wait=30"}, worker)
+        for _ in range(150):
+            stack.enter_context(door.connected()).sendall(raw)
+        waiting(queue, 150)
+        began = time.monotonic()
+        assert door.call("job_claim", {}, worker, Prefer="wait=30").json == {"claimed": False}
+        assert door.call("lane_list", {}, worker).status == 200
+        assert door.call("job_claim", {}, "x").status == 401
+        assert time.monotonic() - began < 4
+
+
+def test_a_wait_counts_from_its_beginning(queue: Queue, worker: str) -> None:
+    with Door(queue.engine.url, calls_per_second=2.0) as door, ExitStack() as stack:
+        raw = door.spelled("POST", CLAIM, b"{}", {"Prefer": "wait=30"}, worker)
+        for number in (1, 2):
+            stack.enter_context(door.connected()).sendall(raw)
+            waiting(queue, number)
+        assert door.call("job_claim", {}, worker, Prefer="wait=30").error == (429, "rate_limited")
 
 
 def test_many_wait_and_each_gets_one(

@@ -6,6 +6,7 @@ from typing import Any
 
 from shampoo_queue import Client
 from shampoo_queue.contract import limit
+from shampoo_queue.rates import KEPT, Kept
 from shampoo_queue.registry import Operator
 from shampoo_queue.sight import SightOperations
 from shampoo_queue.tools import Caller
@@ -19,8 +20,8 @@ KINDS = ("k", "l")
 class Looks:
     """`SightOperations` of one caller, each run at once."""
 
-    def __init__(self, queue: Queue, caller: Caller | Operator | str) -> None:
-        self._operations = SightOperations(Caller(caller) if isinstance(caller, str) else caller)
+    def __init__(self, queue: Queue, caller: Caller | Operator | str, kept: Kept | None = None) -> None:
+        self._operations = SightOperations(Caller(caller) if isinstance(caller, str) else caller, kept or KEPT)
         self._run = queue.shampoo._wire.run
 
     def __getattr__(self, name: str) -> Any:

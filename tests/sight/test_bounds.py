@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from shampoo_queue.rates import Kept
 from tests.conftest import REAL
 from tests.queue import Queue
-from tests.sight.looks import Looks, people
+from tests.sight.looks import Looks, people, spend
 
 pytestmark = pytest.mark.parametrize("engine", REAL, indirect=True)
 
@@ -38,7 +39,9 @@ def spent(queue: Queue, look: Callable[[], Any]) -> tuple[int, dict[str, int], i
 @pytest.mark.parametrize("size", SIZES)
 def test_a_look_at_a_large_queue_is_bounded(queue: Queue, size: int) -> None:
     called = people(queue)
-    queue.create(called["boss"], project="a")
+    queue.create(called["boss"], kind="rare", project="a")
+    lane_id = called["boss"].lane_create(quorum_id=queue.shampoo.registry.open_quorum("a")).lane_id
+    queue.create(called["boss"], lane_id=lane_id)
     for _ in range(0, size, 1_000):
         called["boss"].create_many([{"kind": "k", "project": "b", "payload": "p" * 50}] * 1_000)
     claims = queue.principal("other", "b").claim_many(50)
@@ -47,13 +50,17 @@ def test_a_look_at_a_large_queue_is_bounded(queue: Queue, size: int) -> None:
         looks.job_list(), looks.queue_status(), looks.feed_read(), looks.claims_list(), looks.queue_rates()
     for look in (every.job_explain, every.job_look, every.job_history):
         look(claims[0].job_id)
-    pages = min(20, size // 1_000 + 1)
+    queue.create(called["boss"], lane_id=lane_id)
+    pages = size // 1_000 + 1
     # A look, how many scripts it runs at most, and how many commands each of these sends at most.
     bounds: list[tuple[Callable[[], Any], int, int]] = [
         (lambda: every.job_list(limit=100), 1, 270),
         (lambda: mine.job_list(limit=100), pages, 30),
-        (lambda: every.job_list(owner="nobody"), 20, 420),
+        (lambda: every.job_list(owner="nobody"), size // 300 + 2, 420),
+        (lambda: every.job_list(lane_id=lane_id), 1, 10),
         (lambda: mine.feed_read(limit=100), pages, 30),
+        (lambda: every.feed_read(limit=1_000), 5, 10),
+        (lambda: every.feed_read(limit=1_000, back=False), 5, 10),
         (lambda: every.queue_status(), 1, 100),
         (lambda: mine.queue_status(), 1, 100),
         (lambda: every.claims_list(), 1, 200),
@@ -61,13 +68,17 @@ def test_a_look_at_a_large_queue_is_bounded(queue: Queue, size: int) -> None:
         (lambda: every.job_explain(claims[0].job_id), 1, 20),
         (lambda: every.job_look(claims[0].job_id), 1, 10),
         (lambda: every.job_history(claims[0].job_id), 1, 10),
-        (lambda: every.queue_rates(), 4, 15 * 64 + 16 * 20 + 10),
+        (lambda: Looks(queue, "star", Kept()).queue_rates(), 1 + 60 + 2, 60 * 21 + 10),
+        (lambda: Looks(queue, "star", Kept()).queue_rates(minutes=2), 1 + 60 + 2, 25 + 500 + 10),
     ]
     for n, (look, scripts, commands) in enumerate(bounds):
         ran, calls, slowest = spent(queue, look)
         assert 0 < ran <= scripts, (n, calls)
         assert sum(calls.values()) <= commands * ran, (n, calls)
         assert slowest < 250_000, f"look {n}: a script ran {slowest} µs"
+    # What is rare is found at once, however many others came after it.
+    assert len(every.job_list(lane_id=lane_id)["jobs"]) == 2
+    assert [job["kind"] for job in every.job_list(kind="rare")["jobs"]] == ["rare"]
 
 
 def test_a_job_that_moved_often_is_looked_at_once(queue: Queue) -> None:
@@ -80,3 +91,18 @@ def test_a_job_that_moved_often_is_looked_at_once(queue: Queue) -> None:
     looks.job_list()
     _, calls, _ = spent(queue, lambda: looks.job_list(owner="nobody"))
     assert len(looks.feed_read(limit=1_000)["events"]) > 270 and calls["hmget"] < 40
+
+
+def test_a_long_history_of_one_job_is_read_in_bounded_runs(queue: Queue) -> None:
+    called = people(queue)
+    (job_id,) = queue.create(called["boss"], project="a")
+    for _ in range(40):
+        spend(called["a"], "k", None)
+        queue.shampoo.ops.requeue(job_id)
+    whole, looks = queue.shampoo.history(job_id, limit=1_000), Looks(queue, "a")
+    assert len(whole) == 1 + 40 * 11
+    looks.job_history(job_id)
+    found: list[Any] = []
+    ran, calls, _ = spent(queue, lambda: found.append(looks.job_history(job_id, limit=1_000)))
+    assert found[0]["events"] == whole[::-1] and found[0]["cursor"] == ""
+    assert ran == 3 and calls["xrange"] == len(whole)

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from shampoo_queue.clock import now
 from shampoo_queue.errors import InvalidArgument
-from shampoo_queue.sight import STANDINGS
+from shampoo_queue.registry import Operator
+from shampoo_queue.sight import STANDINGS, SightOperations
 from tests.conftest import REAL
 from tests.queue import Clock, Queue
 from tests.sight.looks import Looks, people, something_of_everything, standing, stored
@@ -58,6 +60,45 @@ def test_the_jobs_of_a_lane_are_found(queue: Queue, clock: Clock) -> None:
     found = Looks(queue, "star").jobs(lane_id=lane_id)
     assert len(found) == 3 and {job["lane_id"] for job in found} == {lane_id}
     assert Looks(queue, "star").jobs(lane_id="no id of ours") == []
+
+
+@real
+def test_the_jobs_of_a_lane_keep_their_order_and_are_seen_as_others_are(queue: Queue, clock: Clock) -> None:
+    called = people(queue)
+    lane_id, other = (
+        called["boss"].lane_create(quorum_id=queue.shampoo.registry.open_quorum(project)).lane_id for project in "ab"
+    )
+    created = []
+    for n in range(7):
+        created += queue.create(called["boss"], kind="kl"[n % 2], lane_id=lane_id)
+        queue.create(called["boss"], 1 + n, lane_id=other)
+    claim = called["a"].job_claim(kind="k")
+    every = Looks(queue, "star")
+    for page in (1, 2, 3, 7, 100):
+        assert [job["job_id"] for job in every.jobs(page=page, lane_id=lane_id)] == created[::-1]
+        assert [job["job_id"] for job in every.jobs(page=page, lane_id=lane_id, kind="l")] == created[5::-2]
+    assert [job["job_id"] for job in every.jobs(lane_id=lane_id, standing="claimed")] == [claim.job_id]
+    assert every.jobs(lane_id=lane_id, project="b") == [] and len(every.jobs(lane_id=other)) == 28
+    assert Looks(queue, "a").jobs(page=2, lane_id=lane_id) == every.jobs(lane_id=lane_id)
+    assert Looks(queue, "a").jobs(lane_id=other) == []
+
+
+def test_a_page_ends_after_about_a_second_whatever_the_queue_holds() -> None:
+    began, page = now(), SightOperations(Operator("o")).job_list(owner="nobody")
+
+    def answer() -> None:
+        """Say again and again that nothing was found, and that there is more to look at."""
+        before = 10**12
+        page.send(None)
+        while True:
+            before -= 1_000
+            page.send([b"5", str(before).encode(), []])
+
+    with pytest.raises(StopIteration) as ended:
+        answer()
+    found = ended.value.value
+    assert found["jobs"] == [] and 0 < int(found["cursor"]) < 10**12 - 100_000
+    assert 0.9 < now() - began < 5
 
 
 @real

@@ -227,29 +227,37 @@ _REFUSED = tuple(kind for code, kind in errors.TOOL_ERRORS.items() if code != "u
 # Operators behind a door ----------------------------------------------------------------------------------------
 
 
-def test_an_operator_behind_a_door_is_bound_by_its_grants(queue: Queue, clock: Clock) -> None:
+def test_an_operator_behind_a_door_is_bound_by_its_role_and_its_grants(queue: Queue, clock: Clock) -> None:
     registry, run = queue.shampoo.registry, queue.shampoo._wire.run
     c = queue.principal("c", PROJECT, "q", conductor=True)
-    for who, grant in (("all", "*"), ("some", PROJECT), ("w", PROJECT)):
-        queue.principal(who, grant)
-    theirs = {who: registry.issue_token(who, scope="ops:write") for who in ("all", "some", "w")}
+    for who, grant in (("all", "*"), ("some", PROJECT), ("w", PROJECT), ("star", "*")):
+        queue.principal(who, grant, conductor=who in ("all", "some"))
+    theirs = {who: registry.issue_token(who, scope="ops:write") for who in ("all", "some", "w", "star")}
     ended = {project: queue.create(c, project=project)[0] for project in (PROJECT, "q")}
     for job_id in ended.values():
         queue.shampoo.ops.cancel(job_id, "enough")
+    fence = (queue.shampoo.ops.job(ended[PROJECT]) or {}).get("fence", 0)
     ops = {who: OpsOperations(Operator(presented(token)), queue.profile) for who, token in theirs.items()}
     kept = {who: RegistryOperations(Operator(presented(token)), queue.profile) for who, token in theirs.items()}
+    for who in ("w", "star"):
+        for job_id in (*ended.values(), "none"):
+            with pytest.raises(errors.Denied):
+                run(ops[who].requeue(job_id))
     with pytest.raises(errors.JobNotFound):
         run(ops["some"].requeue(ended["q"]))
-    run(ops["some"].requeue(ended[PROJECT]))
+    with pytest.raises(errors.LeaseExpired):
+        run(ops["some"].requeue(ended[PROJECT], fence=fence + 1))
+    run(ops["some"].requeue(ended[PROJECT], fence=fence))
     run(ops["all"].requeue(ended["q"]))
     assert [queue.shampoo.history(job_id)[-1].actor for job_id in ended.values()] == ["some", "all"]
-    with pytest.raises(errors.UnknownToken):
-        run(kept["some"].revoke_token(theirs["w"].token_id))
+    for who in ("some", "star"):
+        with pytest.raises(errors.UnknownToken):
+            run(kept[who].revoke_token(theirs["w"].token_id))
     assert run(kept["some"].revoke_token(theirs["some"].token_id))
     assert run(kept["all"].revoke_token(theirs["w"].token_id))
     with pytest.raises(Unauthenticated):
         run(kept["some"].revoke_token(theirs["w"].token_id))
-    assert [entry.live for entry in registry.tokens()] == [True, False, False]
+    assert [entry.live for entry in registry.tokens()] == [True, False, False, True]
 
 
 # Keeping them ---------------------------------------------------------------------------------------------------
