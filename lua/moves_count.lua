@@ -13,18 +13,18 @@ if not covers('*') then return { whole(now) } end
 
 local WAITED = { ['job.created'] = true, ['job.released'] = true, ['job.requeued'] = true }
 local names, seen, waits, waited, runs, ran = {}, 0, 0, 0, 0, 0
-local known = {} -- of events read: by number, name and instant
+local events = {} -- of events read: by number, name and instant
 
 -- The fields of an event stand in one order, in pairs of name and value: event, …, at (sixth), …, prev (fourteenth).
 local function facts_of(event)
   local facts = { event[2][2], tonumber(event[2][12]) or 0 }
-  known[event[1]] = facts
+  events[event[1]] = facts
   return facts
 end
 
 local function former_of(event)
   local id = event[2][28] .. '-0'
-  if known[id] or id == '-0' then return known[id] end
+  if events[id] or id == '-0' then return events[id] end
   local former = redis.call('XRANGE', key_history(), id, id)[1]
   return former and facts_of(former)
 end

@@ -65,10 +65,14 @@ The options of 'shampoo --help' may stand here too; of which profile a call is, 
     type=click.IntRange(min=1),
     default=60,
     show_default=True,
-    help="The most failed attempts of one address.",
+    help="The most failed attempts of one address, or of one token from there.",
 )
 @click.option(
-    "--limit-concurrency", type=click.IntRange(min=1), default=1000, show_default=True, help="The most calls at once, and the most claims that wait for work."
+    "--limit-concurrency",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="The most calls at once, and the most claims that wait for work.",
 )
 @click.option(
     "--grace",

@@ -102,7 +102,7 @@ def _entry(tool: Tool) -> Entry:
         *(f"{one.name} {one.limits} {one.meaning}" for one in (*arguments, *results)),
         *(f"{one.code} {one.message} {one.meaning}" for one in errors),
     ]
-    words = " ".join(shown).lower()
+    words = " ".join(shown).lower().replace("``", "")
     return Entry(tool, arguments, results, errors, tuple(_examples(tool)), words)
 
 

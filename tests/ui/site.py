@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import httpx2
 import uvicorn
-from starlette.applications import Starlette
+from starlette.routing import Router
 
 from shampoo_queue.server import catalogue, ui
 from shampoo_queue.server.desk import Desk
@@ -26,8 +26,9 @@ VOID = frozenset({"br", "hr", "img", "input", "link", "meta", "path", "polyline"
 class Site:
     """Serves every profile of an engine; use it with ``with``."""
 
-    def __init__(self, url: str, **options: Any) -> None:
+    def __init__(self, url: str, rules: Rules | None = None, **options: Any) -> None:
         self._desk_of = partial(Desk, url, failed_per_minute=1_000_000, **options)
+        self._rules = rules or Rules(hosts=("shampoo.example",))
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.address = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         self._started = threading.Event()
@@ -36,8 +37,10 @@ class Site:
     async def _serve(self) -> None:
         async with self._desk_of() as desk:
             routes = [*catalogue.routes(desk), *ui.routes(desk)]
-            app = Guard(Starlette(routes=routes), desk, Rules(hosts=("shampoo.example",)))
-            config = uvicorn.Config(app, log_level="critical", lifespan="off", timeout_graceful_shutdown=2)
+            app = Guard(Router(routes, redirect_slashes=False), desk, self._rules)
+            config = uvicorn.Config(
+                app, log_level="critical", lifespan="off", proxy_headers=False, timeout_graceful_shutdown=2
+            )
             self._server = uvicorn.Server(config)
             self._loop = asyncio.get_running_loop()
             self._started.set()

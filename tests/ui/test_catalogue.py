@@ -59,6 +59,13 @@ def test_each_tool_is_told_whole(stranger: Person, tool: contract.Tool) -> None:
         assert call in text
 
 
+def test_names_within_a_text_are_shown_as_code(stranger: Person) -> None:
+    html = stranger.get("/tools").text
+    assert "``" not in html
+    assert "<code>job_create</code> named a lane that does not exist." in html
+    assert html.count("<h4>Errors</h4>") == len(contract.TOOLS)
+
+
 def test_what_every_tool_answers_is_told_once(stranger: Person) -> None:
     html = stranger.get("/tools").text
     common = Strict(html[html.index('<section class="panel tool" id="every-tool"') :].partition("</section>")[0]).text

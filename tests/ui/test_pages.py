@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
@@ -156,31 +155,55 @@ def test_the_overview_counts_what_there_is(queue: Queue, people: People) -> None
     assert "7 jobs were created, 1 completed, 0 failed" in words, "the chart says it in words"
 
 
-def test_jobs_are_filtered_and_paged(queue: Queue, people: People) -> None:
-    ada = people("ada", "*", "p", "")
-    boss = queue.principal("boss", "p", "", conductor=True)
-    wanted = set(queue.create(boss, 120, kind="a&b=c", project="p"))
-    queue.create(boss, 5, kind="other", project="p")
-    queue.create(boss, 5, kind="a&b=c")
-    found: list[str] = []
-    path: str | None = "/ui/jobs?kind=a%26b%3Dc&project=p&standing=queued"
-    pages = 0
-    while path:
-        text = ada.get(path).text
-        found += re.findall(r'<a class="mono nowrap" href="/ui/jobs/([0-9a-f-]{36})"', text)
-        older = re.search(r'rel="next" href="([^"]+)"', text)
-        path, pages = older and older[1].replace("&amp;", "&"), pages + 1
-        assert path is None or parse_qs(urlsplit(path).query)["kind"] == ["a&b=c"]
-    assert (sorted(found), pages) == (sorted(wanted), 3)
-    untagged = ada.get("/ui/jobs?untagged=1").text
-    assert len(re.findall(r'<a class="mono nowrap" href="/ui/jobs/', untagged)) == 5
+def test_lanes_are_named_by_what_they_are_for(queue: Queue, people: People) -> None:
+    ada, boss = people("ada", "p"), queue.principal("boss", "p", conductor=True)
+    registry = queue.shampoo.registry
+    quorum = registry.open_quorum("p")
+    registry.add_task("task-7")
+    branch = boss.lane_create(quorum_id=quorum, repo="mind-maps", branch="feat-x").lane_id
+    task, bare = (boss.lane_create(quorum_id=quorum, **one).lane_id for one in ({"task_id": "task-7"}, {}))
+    for _ in range(2):
+        board = re.sub(r"\s+", " ", Strict(ada.get("/ui/lanes").text).text)
+        for name, lane in (("mind-maps / feat-x", branch), ("task-7", task), ("p", bare)):
+            assert f" {name} {lane[:8]}" in board
+            heading = ada.get(f"/ui/lanes/{lane}").text.partition("<h1>")[2].partition("</h1>")[0]
+            assert f"{name} {lane[:8]}" in Strict(heading).text
 
 
-@pytest.mark.parametrize("query", ["standing=x", "cursor=x", "kind=" + "k" * 200])
-def test_a_filter_of_a_wrong_form_is_said(people: People, query: str) -> None:
-    answer = people("ada", "*").get(f"/ui/jobs?{query}")
-    assert answer.status_code == 422
-    assert "invalid argument" in check(answer).text
+def test_the_servers_health_is_for_star_principals(people: People) -> None:
+    assert "Round trip" in people("ada", "*").get("/ui").text
+    text = people("bob", "p").get("/ui").text
+    for hidden in ("Round trip", "Memory", "Clients", "Commands", "Valkey", "Redis"):
+        assert hidden not in text
+
+
+def test_an_hour_without_jobs_is_said(people: People) -> None:
+    text = Strict(people("ada", "*").get("/ui").text).text
+    for wanted in (
+        "No jobs in the last hour.",
+        "No job was claimed in the last hour.",
+        "No job ended in the last hour.",
+    ):
+        assert wanted in text
+    assert "0 to 1" not in text
+
+
+def test_short_addresses_lead_to_the_pages(people: People, stranger: Person) -> None:
+    for person in (people("ada", "*"), stranger):
+        for path, page in (("/", "/ui"), ("/ui/", "/ui"), ("/ui/jobs/", "/ui/jobs"), ("/ui//", "/ui")):
+            answer = person.get(path)
+            assert (answer.status_code, answer.headers["location"]) == (303, page)
+
+
+@pytest.mark.parametrize(
+    "path", ["/ui/xyz", "/ui/jobs/a/b/c", "/ui/static/nothing.css", "/ui/jobs/x/explode", "/ui/%00"]
+)
+def test_an_unknown_address_has_a_page_of_its_own(people: People, stranger: Person, path: str) -> None:
+    for person in (people("ada", "*"), stranger):
+        answer = person.get(path)
+        assert answer.status_code == 404
+        assert "there is no such page" in check(answer).text
+        assert ("Sign out" in answer.text) == (person is not stranger)
 
 
 def test_why_a_job_is_not_claimable_is_said(queue: Queue, people: People) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
+from shampoo_queue.server.guard import Rules
 from tests.conftest import REAL
-from tests.queue import Queue
+from tests.queue import Engine, Queue
 from tests.ui.conftest import People
 from tests.ui.site import Person, Site
 
@@ -63,25 +66,65 @@ def test_a_session_is_over_everywhere_once_it_is_signed_out(people: People) -> N
     assert ada.get("/ui").status_code == 303
 
 
-def test_over_https_the_cookie_is_bound_to_the_host(queue: Queue, stranger: Person) -> None:
-    answer = stranger.post("/ui/sign-in", {"X-Forwarded-Proto": "https"}, token=token_of(queue, "ops:read"))
+@pytest.fixture
+def proxied(engine: Engine) -> Iterator[Person]:
+    """A stranger who comes through a proxy of ours."""
+    with Site(engine.url, Rules(hosts=("shampoo.example",), behind_proxy=True)) as site:
+        person = site.visitor()
+        yield person
+        person.close()
+
+
+def named(person: Person, host: str) -> str:
+    """Give the Host that a proxy sends: what the browser asked for, or its own way to us."""
+    return host.replace("PORT", str(person.client.base_url.port))
+
+
+@pytest.mark.parametrize("host", ["shampoo.example", "127.0.0.1:PORT"])
+@pytest.mark.parametrize("proto", ["https", "", "http, https"])
+def test_behind_a_proxy_people_sign_in_and_the_cookie_is_bound_to_the_host(
+    queue: Queue, proxied: Person, host: str, proto: str
+) -> None:
+    headers = {"Host": named(proxied, host), **({"X-Forwarded-Proto": proto} if proto else {})}
+    browser = {"Sec-Fetch-Site": "same-origin", "Origin": "null"}
+    answer = proxied.post("/ui/sign-in", headers | browser, token=token_of(queue, "ops:read"))
+    assert answer.status_code == 303, answer.text
     cookie = answer.headers["set-cookie"]
     assert cookie.startswith("__Host-shampoo=")
     for wanted in ("httponly", "samesite=strict", "path=/", "secure"):
         assert wanted in cookie.lower()
     value = cookie.partition("=")[2].partition(";")[0]
-    shown = stranger.get("/ui", X_Forwarded_Proto="https", Cookie=f"__Host-shampoo={value}")
+    shown = proxied.client.get("/ui", headers=headers | {"Cookie": f"__Host-shampoo={value}"})
     assert shown.status_code == 200
-    assert stranger.get("/ui", Cookie=f"__Host-shampoo={value}").status_code == 303, "in clear it is not read"
+    for clear in ({"Cookie": f"shampoo={value}"}, {"Cookie": f"__Host-shampoo={value}", "X-Forwarded-Proto": "http"}):
+        assert proxied.client.get("/ui", headers=headers | clear).status_code == 303, "that cookie is not read"
 
 
-def test_a_token_is_not_taken_over_a_network_in_clear(queue: Queue, stranger: Person) -> None:
-    token = token_of(queue, "ops:read")
-    answer = stranger.post("/ui/sign-in", {"Host": "shampoo.example"}, token=token)
+@pytest.mark.parametrize("host", ["shampoo.example", "127.0.0.1:PORT"])
+def test_a_token_is_not_taken_when_the_way_to_the_proxy_is_in_clear(queue: Queue, proxied: Person, host: str) -> None:
+    headers = {"Host": named(proxied, host), "X-Forwarded-Proto": "http"}
+    answer = proxied.post("/ui/sign-in", headers, token=token_of(queue, "ops:read"))
     assert answer.status_code == 403
     assert "https" in answer.text
-    secure = {"Host": "shampoo.example", "X-Forwarded-Proto": "https"}
-    assert stranger.post("/ui/sign-in", secure, token=token).status_code == 303
+    assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "shampoo.example"},
+        {"Host": "shampoo.example", "X-Forwarded-Proto": "https"},
+        {"X-Forwarded-For": "192.0.2.7"},
+        {"Forwarded": "for=192.0.2.7;proto=https"},
+    ],
+)
+def test_a_token_is_not_taken_over_a_network_in_clear(queue: Queue, stranger: Person, headers: dict[str, str]) -> None:
+    """What a proxy that nobody announced says is not believed, and its own address in Host makes nothing local."""
+    token = token_of(queue, "ops:read")
+    answer = stranger.post("/ui/sign-in", headers, token=token)
+    assert answer.status_code == 403
+    assert "https" in answer.text
+    assert stranger.post("/ui/sign-in", token=token).status_code == 303
 
 
 @pytest.mark.parametrize("scope", ["tools", "tools:read", "metrics"])
@@ -103,7 +146,9 @@ def test_whatever_is_wrong_with_a_token_the_page_is_the_same(queue: Queue, stran
     odd = ["", " ", "x", wrong, revoked.token, "shp_", "é\x00\n<b>", "🦊" * 40, "x" * 10_000]
     pages = {(answer.status_code, answer.text) for one in odd for answer in [stranger.post("/ui/sign-in", token=one)]}
     assert len(pages) == 1
-    assert pages.pop()[0] == 401
+    status, text = pages.pop()
+    assert status == 401
+    assert "This token is not accepted: it is wrong, expired or revoked." in text
 
 
 def test_a_form_of_another_site_is_refused(queue: Queue, stranger: Person) -> None:

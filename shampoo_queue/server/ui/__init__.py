@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from starlette.routing import BaseRoute, Route
 
 from . import actions, pages, signing, static
-from .door import Door
+from .door import Door, lead_to
 
 if TYPE_CHECKING:
     from ..desk import Desk
@@ -19,6 +19,7 @@ def routes(desk: Desk) -> list[BaseRoute]:
     shown = pages.Pages(door)
     moves = actions.Actions(door)
     return [
+        Route("/", lead_to("/ui")),
         Route("/ui", door.page(shown.overview)),
         Route("/ui/jobs", door.page(shown.jobs)),
         Route("/ui/jobs/{job_id}", door.page(shown.job)),
@@ -29,6 +30,8 @@ def routes(desk: Desk) -> list[BaseRoute]:
         Route("/ui/history", door.page(shown.history)),
         Route("/ui/principals", door.page(shown.principals)),
         Route("/ui/tokens/{token_id}/revoke", door.action(moves.revoke), methods=["POST"]),
+        *actions.addresses(),
         *signing.routes(door),
         *static.routes(),
+        Route("/ui/{rest:path}", door.missing),
     ]

@@ -6,13 +6,27 @@ from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
 
 from ...errors import InvalidArgument, NotFound, Refusal
 from . import words
-from .door import Door, Form, back
+from .door import Door, Form, back, lead_to
 
 if TYPE_CHECKING:
     from ..sessions import Session
+
+JOB_MOVES = ("release", "fail", "requeue")
+LANE_MOVES = ("state", "review", "merge")
+
+
+def addresses() -> list[BaseRoute]:
+    """Lead who loads a form's address, for instance after signing in again, to the page that has the form."""
+    return [
+        *(Route(f"/ui/jobs/{{job_id}}/{move}", lead_to("/ui/jobs/{job_id}")) for move in JOB_MOVES),
+        *(Route(f"/ui/lanes/{{lane_id}}/{move}", lead_to("/ui/lanes/{lane_id}")) for move in LANE_MOVES),
+        Route("/ui/tokens/{token_id}/revoke", lead_to("/ui/principals")),
+        Route("/ui/sign-out", lead_to("/ui")),
+    ]
 
 
 class Actions:
@@ -35,7 +49,7 @@ class Actions:
                 await visitor.act("job_complete", arguments, fence=_fence(form))
                 return back(session, path, "failed")
             if move == "requeue":
-                await visitor.requeue(job_id)
+                await visitor.requeue(job_id, fence=_fence(form))
                 return back(session, path, "requeued")
         except Refusal as refusal:
             return _said_on(session, path, refusal)

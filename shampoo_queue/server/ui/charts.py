@@ -10,6 +10,7 @@ from typing import Any
 from . import words
 
 WIDTH, HEIGHT = 600, 120  # of the drawing's own units; the page stretches it
+_ENDS = {"wait_ms": ("claimed",), "run_ms": ("completed", "failed")}  # the moves that end each length
 _STEPS = (10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100)
 
 
@@ -35,6 +36,10 @@ class Throughput:
     totals: dict[str, float]
     exact: bool
 
+    @property
+    def empty(self) -> bool:
+        return not any(self.totals.values())
+
 
 @dataclass(frozen=True, slots=True)
 class Length:
@@ -44,6 +49,11 @@ class Length:
     most_ms: float
     last_ms: float | None
     mean_ms: float | None
+    exact: bool
+
+    @property
+    def empty(self) -> bool:
+        return self.mean_ms is None
 
 
 def throughput(minutes: Sequence[dict[str, Any]]) -> Throughput:
@@ -59,8 +69,7 @@ def throughput(minutes: Sequence[dict[str, Any]]) -> Throughput:
             bars.append(Bar(_r(n * step + 1), _r(step - 2), _r(top), _r(done), _r(top - failed), _r(failed)))
     created = _points([(n * step + step / 2, minute["created"] / most) for n, minute in enumerate(minutes)])
     totals = {name: sum(minute[name] for minute in minutes) for name in ("created", "claimed", "completed", "failed")}
-    exact = all(minute["sampled"] == minute["events"] for minute in minutes)
-    return Throughput(tuple(bars), created, most, totals, exact)
+    return Throughput(tuple(bars), created, most, totals, _exact(minutes))
 
 
 def length(minutes: Sequence[dict[str, Any]], name: str) -> Length:
@@ -75,23 +84,35 @@ def length(minutes: Sequence[dict[str, Any]], name: str) -> Length:
         else:
             lines[-1].append((n * step + step / 2, minute[name] / most))
     drawn = tuple(_points(line if len(line) > 1 else _dash(line[0], step)) for line in lines if line)
-    mean = sum(known) / len(known) if known else None
-    return Length(drawn, most, known[-1] if known else None, mean)
+    return Length(drawn, most, known[-1] if known else None, _mean(minutes, name), _exact(minutes))
 
 
-def table(minutes: Sequence[dict[str, Any]], together: int = 5) -> list[dict[str, Any]]:
-    """Give the same figures as rows of a table, several minutes a row."""
+def table(minutes: Sequence[dict[str, Any]], together: int = 5) -> list[dict[str, str]]:
+    """Give the same figures in words, as rows of a table, several minutes a row."""
     rows = []
     for n in range(0, len(minutes), together):
         part = minutes[n : n + together]
-        row: dict[str, Any] = {
-            name: sum(minute[name] for minute in part) for name in ("created", "completed", "failed")
+        exact = _exact(part)
+        row = {
+            name: words.count(sum(minute[name] for minute in part), exact)
+            for name in ("created", "completed", "failed")
         }
-        for name in ("wait_ms", "run_ms"):
-            known = [minute[name] for minute in part if minute[name] is not None]
-            row[name] = words.short(sum(known) / len(known) if known else None)
+        row |= {name: words.short(_mean(part, name), exact) for name in _ENDS}
         rows.append({"at": part[0]["at"], **row})
     return rows
+
+
+def _exact(minutes: Sequence[dict[str, Any]]) -> bool:
+    return all(minute["sampled"] == minute["events"] for minute in minutes)
+
+
+def _mean(minutes: Sequence[dict[str, Any]], name: str) -> float | None:
+    """Give the mean over minutes, each with the weight of the moves that ended such a length in it."""
+    known = [
+        (minute[name], sum(minute[move] for move in _ENDS[name]) or 1) for minute in minutes if minute[name] is not None
+    ]
+    weight = sum(moves for _, moves in known)
+    return sum(mean * moves for mean, moves in known) / weight if known else None
 
 
 def _dash(point: tuple[float, float], step: float) -> list[tuple[float, float]]:

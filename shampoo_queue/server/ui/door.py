@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import logging
 import re
-import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from ...contract import limit
-from ...errors import REFUSALS, BadRequest, Denied, Internal, Refusal, TooLarge, Unauthenticated
+from ...errors import REFUSALS, Denied, NotFound, Refusal, Unauthenticated
 from .. import answers
 from ..answers import ClientGone
+from ..visitor import internal
 from . import words
+from .channel import address_of, check_site, cookie_of, keep_cookie, read_form
 
 if TYPE_CHECKING:
     from ..desk import Desk
     from ..sessions import Session
-
-log = logging.getLogger("shampoo_queue.server")
 
 HERE = Path(__file__).parent
 HEADERS = {
@@ -36,10 +34,7 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-FORM_LIMIT = 64 * 1024  # bytes; a result_ref of 2,048 bytes is 6,144 in a form
-FIELDS_LIMIT = 20
 SIGN_IN = "/ui/sign-in"
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 # What a page can say after an action; refusals are said in the contract's own words.
 FLASHES = {
@@ -78,6 +73,16 @@ def environment() -> Environment:
     return found
 
 
+def lead_to(address: str) -> Endpoint:
+    """Make an endpoint that leads on to another address, with the parts of the path that it names."""
+
+    async def endpoint(request: Request) -> Response:
+        parts = {name: quote(value, safe="") for name, value in request.path_params.items()}
+        return RedirectResponse(address.format_map(parts), 303, HEADERS)
+
+    return endpoint
+
+
 class Door:
     """What all pages of one desk share."""
 
@@ -95,7 +100,6 @@ class Door:
         known = {
             "visitor": session.visitor if session else None,
             "csrf": session.csrf if session else "",
-            "may_write": bool(session and session.visitor.may("ops:write")),
             "flash": _flash(request, session),
             "path": request.url.path,
             "now": "",
@@ -136,14 +140,27 @@ class Door:
                 return self.refuse(request, refusal, session)
             except ClientGone:
                 raise
-            except Exception:
-                name = secrets.token_hex(6)
-                log.exception(
-                    "page %s met a defect, known to its reader as %s", answers.hidden(request.url.path)[:200], name
-                )
-                return self.refuse(request, Internal(name), session)
+            except Exception as error:
+                return self.refuse(request, internal(f"page {answers.hidden(request.url.path)}", error), session)
 
         return endpoint
+
+    async def missing(self, request: Request) -> Response:
+        """Say that there is no such page, to anybody; a blank end of a path is forgiven."""
+        path = request.url.path
+        if path.endswith("/"):
+            return RedirectResponse(path.rstrip("/"), 303, HEADERS)
+        return self.refuse(request, NotFound("there is no such page"), await self._known(request))
+
+    async def _known(self, request: Request) -> Session | None:
+        """Give the session of a live token; None for a stranger."""
+        try:
+            session = await self.desk.sessions.find(cookie_of(request), address=address_of(request))
+            if session:
+                await session.visitor.prove()
+        except Refusal:
+            return None
+        return session
 
     def action(self, act: Action) -> Endpoint:
         """Make an endpoint of a move: its form carries the session's word, its token may write."""
@@ -178,34 +195,6 @@ def _fragments(request: Request, panels: Mapping[str, str]) -> Response:
     return HTMLResponse(html, headers={**HEADERS, "ETag": tag})
 
 
-# Forms ------------------------------------------------------------------------------------------------------------
-
-
-async def read_form(request: Request) -> dict[str, str]:
-    """Read a small form; raise `BadRequest` or `TooLarge`."""
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > FORM_LIMIT:
-            raise TooLarge(f"a form has at most {FORM_LIMIT:,} bytes")
-    try:
-        pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FIELDS_LIMIT, errors="strict")
-    except ValueError:
-        raise BadRequest("the form cannot be read") from None
-    return dict(pairs)
-
-
-def check_site(request: Request) -> None:
-    """Refuse a form that another site's page sends, as far as the browser tells.
-
-    The pages send no referrer, so a browser names their origin ``null``; ``Sec-Fetch-Site`` tells what is so.
-    """
-    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    foreign = origin not in (None, "null") and urlsplit(origin or "").netloc != request.headers.get("host")
-    if site not in (None, "same-origin", "none") or foreign:
-        raise Denied("this form was not sent by a page of this server")
-
-
 # Flash lines ------------------------------------------------------------------------------------------------------
 
 
@@ -225,37 +214,3 @@ def _flash(request: Request, session: Session | None) -> dict[str, str] | None:
 
 def _seal(session: Session, path: str, code: str) -> str:
     return hmac.new(session.csrf.encode(), f"{path} {code}".encode(), hashlib.sha256).hexdigest()[:20]
-
-
-# Cookies ----------------------------------------------------------------------------------------------------------
-
-
-def address_of(request: Request) -> str:
-    """Give the address that the request came from."""
-    return answers.passage(request.scope).address or (request.client.host if request.client else "")
-
-
-def _secure(request: Request) -> bool:
-    return request.url.scheme == "https"
-
-
-def check_channel(request: Request) -> None:
-    """Refuse to take a token over a network in clear; a browser on this very machine may."""
-    if not _secure(request) and (request.url.hostname or "") not in LOOPBACK:
-        raise Denied("sign in over https; in clear only on localhost")
-
-
-def _name(request: Request) -> str:
-    return "__Host-shampoo" if _secure(request) else "shampoo"
-
-
-def cookie_of(request: Request) -> str | None:
-    """Give the session's cookie."""
-    return request.cookies.get(_name(request))
-
-
-def keep_cookie(request: Request, answer: Response, cookie: str, seconds: int) -> None:
-    """Let the browser keep a session's cookie; one that ends at once is forgotten."""
-    answer.set_cookie(
-        _name(request), cookie, seconds, path="/", secure=_secure(request), httponly=True, samesite="strict"
-    )

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ...contract import LANE_MOVES, LANE_STATES, limit
+from ...contract import LANE_STATES, limit
 from ...sight import STANDINGS, SightOperations
 from ...tools import iso
-from . import charts
+from . import charts, offered
 from .door import Door
 from .health import redis_health
+from .names import Names
 from .words import PAYLOAD_BYTES
 
 if TYPE_CHECKING:
+    from ...registry import Token
     from ..sessions import Session
 
 JOBS = 50
@@ -32,6 +33,7 @@ class Pages:
 
     def __init__(self, door: Door) -> None:
         self._door = door
+        self._names = Names()
 
     async def overview(self, request: Request, session: Session) -> Response:
         """Show what the queue holds, how fast it moves, who holds what, what waits longest, and how Redis is."""
@@ -39,7 +41,8 @@ class Pages:
         status = await run(sight.queue_status())
         claims = await run(sight.claims_list(limit=HELD))
         rates = await run(sight.queue_rates())
-        health = await run(redis_health())
+        star = (await session.visitor.role()).star
+        health = await run(redis_health()) if star else None
         minutes = rates["minutes"]
         return self._door.show(
             request,
@@ -84,6 +87,7 @@ class Pages:
             untagged=untagged,
             standings=STANDINGS,
             filters=filters,
+            most=JOBS,
             next=filters | {"cursor": found["cursor"]} if found["cursor"] else None,
         )
 
@@ -93,40 +97,61 @@ class Pages:
         run, sight = session.visitor.run, SightOperations(session.visitor.caller)
         look = await run(sight.job_look(job_id, payload_bytes=PAYLOAD_BYTES))
         why = await run(sight.job_explain(job_id))
-        events = await run(sight.job_history(job_id))
+        before = request.query_params.get("before", "")
+        events = await run(sight.job_history(job_id, cursor=before or None))
         return self._door.show(
-            request, "job.html", session, now=look["now"], job=look["job"], look=look, why=why, events=events
+            request,
+            "job.html",
+            session,
+            now=look["now"],
+            job=look["job"],
+            look=look,
+            why=why,
+            events=events,
+            before=before,
+            may=offered.on_job(session.visitor, await session.visitor.role(), look["job"]),
         )
 
     async def lanes(self, request: Request, session: Session) -> Response:
         """Show the lanes as a board, a column for each execution standing."""
-        asked = {name: request.query_params.get(name, "") for name in ("project", "quorum_id")}
-        given = {name: value for name, value in asked.items() if value}
+        visitor = session.visitor
+        given = {name: request.query_params.get(name, "") for name in ("project", "quorum_id", "state")}
+        states = [state for state in LANE_STATES if given["state"] in ("", state)]
         columns = []
-        for state in LANE_STATES:
-            wanted = {**given, "state": state, "limit": limit("list_max")}
-            answer = await session.visitor.run(session.visitor.caller.call("lane_list", wanted))
-            columns.append({"state": state, "lanes": answer["lanes"], "full": answer["count"] == limit("list_max")})
-        return self._door.show(request, "lanes.html", session, columns=columns, given=asked, now=_here())
+        for state in states:
+            filters = {name: value for name, value in given.items() if value}
+            wanted = {**filters, "state": state, "limit": limit("list_max")}
+            lanes = (await visitor.run(visitor.caller.call("lane_list", wanted)))["lanes"]
+            await self._names.add(visitor, lanes)
+            columns.append({"state": state, "lanes": lanes, "full": len(lanes) == limit("list_max")})
+        return self._door.show(
+            request,
+            "lanes.html",
+            session,
+            columns=columns,
+            given=given,
+            states=LANE_STATES,
+            most=limit("list_max"),
+            now=_here(),
+        )
 
     async def lane(self, request: Request, session: Session) -> Response:
         """Show one lane: its three standings, its facts, its jobs and its history."""
-        lane_id = request.path_params["lane_id"]
+        lane_id, before = request.path_params["lane_id"], request.query_params.get("before", "")
         run, sight = session.visitor.run, SightOperations(session.visitor.caller)
-        look = await run(sight.lane_look(lane_id))
+        lane = await run(sight.lane_look(lane_id))
         jobs = await run(sight.job_list(lane_id=lane_id, limit=JOBS))
-        events = await run(sight.lane_history(lane_id))
-        lane = look["lane"]
+        events = await run(sight.lane_history(lane_id, cursor=before or None))
         return self._door.show(
             request,
             "lane.html",
             session,
-            now=look["now"],
-            lane=lane,
+            now=lane["now"],
+            lane=lane["lane"],
             jobs=jobs,
             events=events,
-            moves=LANE_MOVES.get(lane["state"], ()),
-            decisions=_decisions(lane["review_state"]),
+            before=before,
+            may=offered.on_lane(session.visitor, await session.visitor.role(), lane["lane"]),
         )
 
     async def history(self, request: Request, session: Session) -> Response:
@@ -151,35 +176,35 @@ class Pages:
             given=given,
             filters=filters,
             families=_EVENT_FAMILIES,
+            most=EVENTS,
             next=filters | {"cursor": feed["cursor"]} if feed["more"] else None,
         )
 
     async def principals(self, request: Request, session: Session) -> Response:
-        """Show principals with their grants, and tokens by id: all to star scope, to others themselves."""
-        principals = await session.visitor.principals()
-        tokens = await session.visitor.tokens()
-        now = _here()
+        """Show principals with their grants, and tokens by id, a page at a time: all to star scope, else one's own."""
+        visitor, asked = session.visitor, request.query_params
+        given = {name: asked.get(name, "") for name in ("principals", "tokens")}
+        principals, more_principals = await visitor.principals(given["principals"] or None)
+        tokens, more_tokens = await visitor.tokens(given["tokens"] or None)
+        role, now = await visitor.role(), _here()
         return self._door.show(
             request,
             "principals.html",
             session,
             now=now,
             principals=[(one, one.grants[:GRANTS], len(one.grants) - GRANTS) for one in principals],
-            tokens=[(one, _standing(one.live, one.expires_at, now)) for one in tokens],
+            tokens=[(one, _standing(one, now), offered.may_revoke(visitor, role, one)) for one in tokens],
+            given=given,
+            star=role.star,
+            next_principals=given | {"principals": more_principals} if more_principals else None,
+            next_tokens=given | {"tokens": more_tokens} if more_tokens else None,
         )
 
 
-def _standing(live: bool, expires_at: str, now: str) -> str:
-    if not live:
+def _standing(token: Token, now: str) -> str:
+    if not token.live:
         return "revoked"
-    return "expired" if expires_at and expires_at <= now else "live"
-
-
-def _decisions(review_state: str) -> Iterable[str]:
-    """Give what a review can be told in a standing."""
-    return {"": ("submit",), "changes_requested": ("submit",), "pending": ("approve", "request-changes")}.get(
-        review_state, ()
-    )
+    return "expired" if token.expires_at and token.expires_at <= now else "live"
 
 
 def _here() -> str:

@@ -10,7 +10,7 @@ from starlette.routing import BaseRoute, Route
 
 from ...errors import Denied, Refusal
 from ..sessions import SESSION_SECONDS
-from . import door as doors
+from . import channel
 from .door import HEADERS, SIGN_IN, Door
 
 # A pasted token brings line ends and blanks along; nothing else is forgiven.
@@ -25,27 +25,27 @@ def routes(door: Door) -> list[BaseRoute]:
 
     async def sign_in(request: Request) -> Response:
         try:
-            form = await doors.read_form(request)
-            doors.check_site(request)
-            doors.check_channel(request)
+            form = await channel.read_form(request)
+            channel.check_site(request)
+            channel.check_channel(request)
             token = form.get("token", "").strip(_AROUND)
-            cookie, _ = await door.desk.sessions.begin(token, address=doors.address_of(request))
+            cookie, _ = await door.desk.sessions.begin(token, address=channel.address_of(request))
         except Refusal as refusal:
             return door.show(request, "sign_in.html", status=refusal.http_status, refusal=refusal)
         # A session of before ends: two of one browser would only outlive each other.
-        await door.desk.sessions.end(doors.cookie_of(request))
+        await door.desk.sessions.end(channel.cookie_of(request))
         entered = RedirectResponse("/ui", 303, HEADERS)
-        doors.keep_cookie(request, entered, cookie, SESSION_SECONDS)
+        channel.keep_cookie(request, entered, cookie, SESSION_SECONDS)
         return entered
 
     async def sign_out(request: Request) -> Response:
         try:
-            session = await door.desk.sessions.find(doors.cookie_of(request), address=doors.address_of(request))
-            form = await doors.read_form(request)
-            doors.check_site(request)
+            session = await door.desk.sessions.find(channel.cookie_of(request), address=channel.address_of(request))
+            form = await channel.read_form(request)
+            channel.check_site(request)
             if session and not hmac.compare_digest(form.get("csrf", "").encode(), session.csrf.encode()):
                 raise Denied("this form belongs to no session of yours; load the page again")
-            await door.desk.sessions.end(doors.cookie_of(request))
+            await door.desk.sessions.end(channel.cookie_of(request))
         except Refusal as refusal:
             return door.refuse(request, refusal)
         return door.sign_in_first(request)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable
 from datetime import datetime
 from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
-# What turns the reading direction, hides, or cannot be drawn is named instead: U+202E. Lines may end where asked.
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2028\u2029\u2060-\u206f\ufeff]")
+# Letters and marks by their category that draw nothing all the same: fillers, blanks, variation selectors and such.
+_BLANK = frozenset(
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0\ufffc\U00016fe4\U0001d159"
+    + "".join(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
+)
+_UNUSUAL = re.compile(r"[^ -~\t\n]")
 _BREAKS = re.compile(r"[\t\n]")
+_MARKS = 3  # that may stack on one letter; more pile up over the lines around it
 SAID_CHARACTERS = 160
 PAYLOAD_BYTES = 16_384
 
@@ -35,7 +41,13 @@ def said(text: object, most: int = SAID_CHARACTERS, unset: str = "") -> Markup:
     whole = str(text)
     if not whole:
         return Markup('<span class="nothing">{}</span>').format(unset) if unset else Markup("")
-    shown = _named(_BREAKS.sub(" ", whole[:most])) + ("…" if len(whole) > most else "")
+    shown = _BREAKS.sub(" ", _named(whole[:most]))
+    if len(whole) > most:
+        shown += "…"
+    elif whole.endswith(" "):
+        shown = shown[:-1] + _name(" ")
+    if whole.startswith(" ") and shown.startswith(" "):
+        shown = _name(" ") + shown[1:]
     return Markup('<bdi class="said">{}</bdi>').format(shown)
 
 
@@ -45,7 +57,33 @@ def block(text: str) -> Markup:
 
 
 def _named(text: str) -> str:
-    return _UNSEEN.sub(lambda found: f"‹U+{ord(found[0]):04X}›", text)
+    """Name whatever turns the reading direction, hides, cannot be drawn or piles up: ‹U+202E›."""
+    stack = _MARKS  # a text's first mark would stand on what is before the text
+
+    def unusual(found: re.Match[str]) -> str:
+        nonlocal stack
+        c, at = found[0], found.start()
+        if unicodedata.category(c)[0] != "M":
+            stack = 0
+        else:
+            plain = at > 0 and not _UNUSUAL.match(text, at - 1)
+            stack = 1 if plain else stack + 1
+        hidden = not c.isprintable() or c in _BLANK
+        return _name(c) if hidden or stack > _MARKS else c
+
+    return _UNUSUAL.sub(unusual, text)
+
+
+def _name(c: str) -> str:
+    return f"‹U+{ord(c):04X}›"
+
+
+def coded(text: str) -> Markup:
+    """Show a text of ours, with what stands between double backticks as code."""
+    parts = text.split("``")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if n % 2 else escape(part) for n, part in enumerate(parts)
+    )
 
 
 def length(seconds: float) -> str:
@@ -60,10 +98,12 @@ def length(seconds: float) -> str:
     return f"{whole // 86_400} d {whole // 3_600 % 24} h"
 
 
-def short(milliseconds: float | None) -> str:
-    """Write a measured length, from milliseconds to hours."""
+def short(milliseconds: float | None, exact: bool = True) -> str:
+    """Write a measured length, from milliseconds to hours; None is a dash."""
     if milliseconds is None:
         return "–"
+    if not exact:
+        return f"about {short(_two_digits(milliseconds))}"
     if milliseconds < 1_000:
         return f"{milliseconds:.0f} ms"
     text = f"{milliseconds / 1_000:.1f} s" if milliseconds < 60_000 else length(milliseconds / 1_000)
@@ -80,9 +120,13 @@ def size(count: int) -> str:
     return f"{amount:.1f} {unit}"
 
 
-def count(number: float) -> str:
-    """Write a number with its thousands apart."""
-    return f"{number:,.0f}"
+def count(number: float, exact: bool = True) -> str:
+    """Write a number with its thousands apart; one reckoned from a sample with the two digits it is good for."""
+    return f"{number:,.0f}" if exact else f"about {_two_digits(number):,.0f}"
+
+
+def _two_digits(number: float) -> float:
+    return float(f"{number:.2g}")
 
 
 def instant(at: str) -> datetime:
@@ -134,6 +178,7 @@ def lane_at(lane_id: str) -> str:
 FILTERS: dict[str, Callable[..., object]] = {
     "said": said,
     "block": block,
+    "coded": coded,
     "lasting": length,
     "short": short,
     "size": size,

@@ -74,7 +74,7 @@ def drive(site: Site, tmp_path: Path) -> Drive:
             out, err = driver.communicate(timeout=SECONDS)
         assert driver.returncode == 0, err
         answer = json.loads(out.splitlines()[-1])
-        assert answer["complaints"] == []
+        assert answer["complaints"] == [], answer["seen"]
         return answer["seen"]
 
     return run
@@ -96,6 +96,7 @@ def test_every_page_is_accessible_and_fits_in_both_colours_and_widths(queue: Que
         "/ui/principals",
         "/tools",
         "/ui/jobs/missing",
+        "/ui/xyz",
         "/ui/sign-in",
     ]
     paths += [f"/ui/jobs/{job}", f"/ui/jobs/{failed}", f"/ui/lanes/{lanes[7]}", f"/ui/lanes/{lanes[4]}"]
@@ -120,8 +121,8 @@ def test_every_action_works(queue: Queue, people: People, drive: Drive, script: 
         {"path": lane, "click": "Request changes"},
         {"path": lane, "click": "Submit"},
         {"path": lane, "click": "Approve"},
-        {"path": lane, "open": "Record a merge", "fill": {"#outcome": "merged"}, "click": "Record"},
         {"path": lane, "click": "done"},
+        {"path": lane, "open": "Record a merge", "fill": {"#outcome": "merged"}, "click": "Record"},
         {"path": lane, "open": "Record a merge", "fill": {"#result_commit": "abc123"}, "click": "Record"},
         {"path": "/ui/principals", "open": "Revoke", "click": "Revoke"},
     ]
@@ -132,8 +133,8 @@ def test_every_action_works(queue: Queue, people: People, drive: Drive, script: 
         "Requeued: the job is queued with no attempt spent.",
         "The lane's execution standing was moved.",
         *["The lane's review standing was moved."] * 4,
-        "Refused: lane not mergeable.",
         "The lane's execution standing was moved.",
+        "Refused: lane not mergeable.",
         "The merge outcome was recorded.",
         "Revoked: the token is refused from the next call on.",
         "/ui/sign-in",
