@@ -3,7 +3,8 @@
 -- Request: job ids, at most 1,000
 -- Reply:   how many have lapsed, how many stand exhausted, how many entries were put back, ids beyond use
 -- Refuses: nothing
--- Touches: job, ready, kinds, projects, projects_of, spent, damaged, running, principal, waiting, waiter, wake, watched
+-- Touches: job, ready, kinds, projects, projects_of, spent, damaged, running, jobs_of, principal, waiting, waiter, wake,
+--          watched
 -- Cost:    O(B log N): B ids, N jobs of a project and kind
 -- Again:   nothing is left to put back
 -- Pieces:  clock, call, ready, waiter, wake, job
@@ -29,6 +30,12 @@ local function shown_above(project, kind)
   local head, top = earliest(key_ready(project, kind)), earliest(key_kinds(project))
   return top[1] and shows(key_kinds(project), kind, head) and shows(key_projects_of(kind), project, head)
     and shows(key_projects(), project, top)
+end
+
+-- Give the lane whose list of jobs lacks this one, if any.
+local function left_out_of(job_id, job)
+  local lane_id = job.exists and job.seq:match('^%d+$') and redis.call('HGET', key_job(job_id), 'lane_id') or ''
+  return lane_id ~= '' and not redis.call('ZSCORE', key_jobs_of(lane_id), job_id) and lane_id
 end
 
 -- write
@@ -60,6 +67,11 @@ for n = 7, #ARGV do
       mend_above(job.project, job.kind)
       put_back = put_back + 1
     end
+  end
+  local lane_id = left_out_of(job_id, job)
+  if lane_id then
+    redis.call('ZADD', key_jobs_of(lane_id), whole(tonumber(job.seq)), job_id)
+    put_back = put_back + 1
   end
   if at or job.terminal then
     redis.call('ZREM', key_damaged(), job_id)

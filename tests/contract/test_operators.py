@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shampoo_queue import Client
-from tests.contract.cast import MISSING, PROJECT, last_event, odd_ids, raw, refused
+from tests.contract.cast import MISSING, PROJECT, lane, last_event, odd_ids, raw, refused
 from tests.queue import Clock, Queue
 
 BY_HAND = ("operator", "host/1", "~abcdefghijkl.0.1", "abcdefghijkl.0", "0123456789abcdef01234567", "")
@@ -212,6 +212,9 @@ def test_a_repeated_cancel_ends_no_later_claim(queue: Queue, clock: Clock) -> No
     assert raw(queue) == before
 
 
+INDEXES = ("ready", "kinds", "projects", "projects_of", "spent", "jobs_of")
+
+
 def busy(queue: Queue, clock: Clock) -> Client:
     """Let jobs stand in every way: queued, held, lapsed, exhausted, ended, over two projects and kinds."""
     conductor = queue.principal("c", PROJECT, "a:b", conductor=True)
@@ -258,11 +261,14 @@ def test_expire_does_nothing_where_there_is_nothing(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("engine", ["memory", "embedded"], indirect=True)
-@pytest.mark.parametrize("family", ["ready", "kinds", "projects", "projects_of", "spent", "all of them"])
+@pytest.mark.parametrize("family", [*INDEXES, "all of them"])
 def test_expire_puts_back_what_a_lost_key_made_invisible(queue: Queue, clock: Clock, family: str) -> None:
-    busy(queue, clock)
+    conductor = busy(queue, clock)
+    stream = lane(queue, conductor)
+    _, ended = (conductor.job_create(kind="m", lane_id=stream).job_id for _ in range(2))
+    queue.shampoo.ops.cancel(ended, "enough")
     before = raw(queue)
-    families = ("ready", "kinds", "projects", "projects_of", "spent") if family == "all of them" else (family,)
+    families = INDEXES if family == "all of them" else (family,)
     start = queue.key("profile").removesuffix("profile")
     lost = [key for key in queue.facts() if key.removeprefix(start).partition(":")[0] in families]
     queue.command("DEL", *lost)
