@@ -12,13 +12,16 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from .patience import Sending, leaves_clean
 
 _AT_ONCE = 8  # packets
+_CROWDED = 64  # waiting commands from which on those whose caller is gone are cleared away
 _COMMANDS = 100  # in one packet
 _BYTES = 2**18
 
@@ -49,6 +52,7 @@ class Packets:
     def __init__(self, pool: Callable[[], Any]) -> None:
         self._pool = pool
         self._leaving: deque[_Leaving] = deque()
+        self._crowded_at = _CROWDED
         self._departing = False
         self._travelling: set[asyncio.Task[None]] = set()
 
@@ -56,6 +60,9 @@ class Packets:
         """Send a command with the others of this turn of the event loop; give where its reply will be."""
         loop = asyncio.get_running_loop()
         leaving = _Leaving(spelled, sending, loop.create_future())
+        if len(self._leaving) >= self._crowded_at:  # while a server stands still, some may have given up
+            self._leaving = deque(one for one in self._leaving if not one.reply.done())
+            self._crowded_at = max(_CROWDED, 2 * len(self._leaving))
         self._leaving.append(leaving)
         if not self._departing and len(self._travelling) < _AT_ONCE:
             self._departing = True
@@ -67,12 +74,17 @@ class Packets:
         while len(self._travelling) < _AT_ONCE and (packet := self._next()):
             travel = asyncio.ensure_future(self._travel(packet))
             self._travelling.add(travel)
-            travel.add_done_callback(self._arrived)
+            travel.add_done_callback(partial(self._arrived, packet))
 
-    def _arrived(self, travel: asyncio.Task[None]) -> None:
+    def _arrived(self, packet: list[_Leaving], travel: asyncio.Task[None]) -> None:
         self._travelling.discard(travel)
         if not travel.cancelled():
             self._depart()
+            return
+        # Somebody cancels every task of the loop, or the loop ends; whoever still waits is told, and may try again.
+        left, self._leaving = [*packet, *self._leaving], deque()
+        for one in left:
+            one.fail(RedisConnectionError("the sending was cancelled"))
 
     def _next(self) -> list[_Leaving]:
         """Take the next packet, of bounded number and size; those whose caller is gone stay behind."""
@@ -108,10 +120,8 @@ class Packets:
             clean = False
             for one in packet:
                 one.fail(error)
-        except BaseException:  # the event loop ends
+        except BaseException:
             clean = False
-            for one in packet:
-                one.reply.cancel()
             raise
         finally:
             if connection is not None:

@@ -21,7 +21,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from . import errors, keys, scripts
 from .engines import Route, cannot_reach, check_server
-from .errors import EngineError
+from .errors import EngineError, Unavailable
 from .moves import Abandoned, Block, Command, Move, Operation, Pause, Sent, Step, T, parts
 from .packets import Packets, give_back
 from .patience import PASSING, Patience, Sending, error_word, leaves_clean
@@ -341,8 +341,7 @@ class AsyncWire(_Wire):
                 except BaseException:
                     with suppress(Abandoned, StopIteration, RedisError, OSError):  # a timeout is an OSError
                         last = operation.throw(Abandoned())
-                        if isinstance(last, Move):
-                            pool = self._home().pool
+                        if isinstance(last, Move) and (pool := self._home().pool) is not None:
                             sending = self._exchange(pool, self._spelled(last, pool))
                             await asyncio.wait_for(sending, _FAREWELL_SECONDS)
                     raise
@@ -375,6 +374,8 @@ class AsyncWire(_Wire):
     async def _carry(self, move: Sent, patience: Patience | None = None, failed: Exception | None = None) -> Any:
         """Carry one move; ``failed`` is how its first try ended, if it had one in company."""
         home = self._home()
+        if home.pool is None:
+            raise Unavailable("the queue was closed")
         patience = patience or Patience(move, self.retry_seconds)
         sent = True
         while True:

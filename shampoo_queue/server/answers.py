@@ -57,6 +57,11 @@ class Passage:
     leaving: asyncio.Event = field(default_factory=asyncio.Event)
     status: int = 0
     token_id: str = ""
+    cycle: Any = None
+
+    def is_gone(self) -> bool:
+        """Tell whether the server below knows that the client has hung up: it would drop what is sent now."""
+        return bool(getattr(self.cycle, "disconnected", False))
 
 
 def passage(scope: Scope) -> Passage:

@@ -37,6 +37,7 @@ OWN_LIMIT = (CALLS, "/mcp")
 
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@~-]{1,128}")
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]/@\s]+)(?::[0-9]{1,5})?")
+_WITHOUT_PORT = re.compile(r"^(?:([0-9.]+)|\[([0-9a-fA-F:.]+)\])(?::[0-9]{1,5})?$")
 _HIDDEN = re.compile(r"[^ -~]")
 
 
@@ -81,6 +82,7 @@ class Guard:
         began = time.perf_counter()
         given = _Given(scope["headers"])
         passage = Passage(self._request_id(given.request_id), self._address(scope, given), self.leaving)
+        passage.cycle = getattr(receive, "__self__", None)
         scope["shampoo"], scope["app"] = passage, self
         if self.rules.behind_proxy:
             scope["scheme"] = "http" if given.proto == b"http" else "https"
@@ -187,10 +189,12 @@ class Guard:
     def _address(self, scope: Scope, given: _Given) -> str:
         """Give the address that the request came from: the peer's, or the one that our own proxy saw."""
         if self.rules.behind_proxy and given.forwarded:
-            try:
-                return str(ipaddress.ip_address(given.forwarded.rpartition(b",")[2].strip().decode("latin-1")))
-            except ValueError:
-                pass
+            last = given.forwarded.rpartition(b",")[2].strip().decode("latin-1")
+            for spelled in (last, _WITHOUT_PORT.sub(r"\1\2", last)):
+                try:
+                    return str(ipaddress.ip_address(spelled))
+                except ValueError:
+                    continue
         return str((scope.get("client") or ("",))[0])
 
     def _counted(self, receive: Receive, path: str) -> Receive:

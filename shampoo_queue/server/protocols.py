@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -11,7 +10,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from ..errors import BadRequest
 from . import answers
 
-_UPGRADE = re.compile(rb"(\r\n)upgrade(?=[ \t]*:)", re.IGNORECASE)
+_FRAMING = (b"content-length", b"transfer-encoding")
 _MOST_IN_HEAD = 512 * 1024  # bytes
 _MOST_IN_REQUEST = 64 * 1024 * 1024  # bytes; chunks of one byte take six
 
@@ -56,6 +55,7 @@ class Plain(_InOurWords, H11Protocol):
 
 def fast() -> Any:
     """Give the protocol over httptools, where that is installed."""
+    import httptools
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
     class Fast(_InOurWords, HttpToolsProtocol):
@@ -64,7 +64,7 @@ def fast() -> Any:
         Of requests that came in one go, uvicorn tells only the last that its client has gone.
         """
 
-        _in_head, _taken = True, 0
+        _in_head, _taken, _muted = True, 0, False
         _answered: Any = None
 
         def _start_asgi_task(self, cycle: Any, app: Any) -> None:
@@ -83,24 +83,50 @@ def fast() -> Any:
             self.pipeline.clear()
 
         def on_message_begin(self) -> None:
-            self._in_head, self._taken = True, 0
-            super().on_message_begin()
+            if not self._muted:
+                self._in_head, self._taken = True, 0
+                super().on_message_begin()
+
+        def on_url(self, url: bytes) -> None:
+            if not self._muted:
+                super().on_url(url)
 
         def on_header(self, name: bytes, value: bytes) -> None:
             # What stands behind a body is no header: nobody in front has looked at it (RFC 9110, 6.5.1).
-            if self._in_head:
+            if self._in_head and not self._muted:
                 super().on_header(name, value)
 
         def on_headers_complete(self) -> None:
-            self._in_head = False
-            super().on_headers_complete()
+            if self._in_head:  # not at the end of the head that `_read_on` makes up
+                self._in_head = False
+                super().on_headers_complete()
+
+        def on_message_complete(self) -> None:
+            # The parser takes the body of whoever asks for an upgrade for another protocol; nobody gets one here.
+            if not self.parser.should_upgrade():
+                super().on_message_complete()
+
+        def _read_on(self) -> None:
+            """Read the body with a parser that has not heard of an upgrade."""
+            framing = [(name, value) for name, value in self.headers if name in _FRAMING]
+            self.parser, self._muted = httptools.HttpRequestParser(self), True
+            self.parser.feed_data(b"POST / HTTP/1.1\r\n" + b"".join(b"%s: %s\r\n" % pair for pair in framing))
+            self._muted = False  # from the end of the head on, as a request without a body ends with it
+            self.parser.feed_data(b"\r\n")
 
         def data_received(self, data: bytes) -> None:
-            # The parser takes the body of whoever asks for an upgrade for another protocol; nobody gets one here.
-            if self._in_head and b"pgrade" in data:
-                head, end, rest = data.partition(b"\r\n\r\n")
-                data = _UPGRADE.sub(rb"\1x-ignored", head) + end + rest
-            super().data_received(data)
+            self._unset_keepalive_if_required()
+            rest = data
+            while rest:
+                try:
+                    self.parser.feed_data(rest)
+                    break
+                except httptools.HttpParserUpgrade as upgrade:
+                    rest = rest[upgrade.args[0] :]
+                    self._read_on()
+                except httptools.HttpParserError:
+                    self.send_400_response("")
+                    break
             self._taken += len(data)
             if self._taken > (_MOST_IN_HEAD if self._in_head else _MOST_IN_REQUEST):
                 self.let_go()

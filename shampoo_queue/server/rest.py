@@ -133,7 +133,7 @@ class ToolCalls:
             if not visitor.may("tools:read"):
                 raise Denied from None
             raise refusal from None
-        wait = beside.wait if tool == "job_claim" else None
+        wait = beside.wait if tool == "job_claim" and self._desk.waiting < self._desk.most_waiting else None
         calling = visitor.call(
             tool,
             arguments,
@@ -143,7 +143,13 @@ class ToolCalls:
             wait=float(wait or 0),
             door="http",
         )
-        answer = await (_unless_gone(calling, beside, visitor, receive, passage.leaving) if wait else calling)
+        answer = await (_unless_gone(calling, receive, passage.leaving) if wait else calling)
+        # Nothing comes between this look and the sending: whoever is there now is sent the answer. What was claimed
+        # under an id of the caller's own stays, as whoever repeats the call is promised it.
+        if wait and passage.is_gone():
+            if beside.request_id is None:
+                await _put_back(answer, visitor)
+            raise ClientGone
         return answer, _facts(answer, wait)
 
 
@@ -227,13 +233,8 @@ def _facts(answer: Answer, wait: int | None) -> list[Header]:
 # A long wait ----------------------------------------------------------------------------------------------------
 
 
-async def _unless_gone(
-    calling: Any, beside: _Beside, visitor: Visitor, receive: Receive, leaving: asyncio.Event
-) -> Answer:
-    """Wait for a claim no longer than the client stays and the server does; a wait that is cut short holds nothing.
-
-    Unless the call has an id of the caller's own: whoever repeats it is promised what it claimed.
-    """
+async def _unless_gone(calling: Any, receive: Receive, leaving: asyncio.Event) -> Answer:
+    """Wait for a claim no longer than the client stays and the server does; false when it was cut short."""
     work: asyncio.Future[Answer] = asyncio.ensure_future(calling)
     gone, left = asyncio.ensure_future(_hung_up(receive)), asyncio.ensure_future(leaving.wait())
     try:
@@ -241,11 +242,7 @@ async def _unless_gone(
         if not work.done():
             work.cancel()
             await asyncio.wait((work,))
-        if not gone.done():
-            return Answer(claimed=False) if work.cancelled() else work.result()
-        if beside.request_id is None and not work.cancelled() and not work.exception():
-            await _put_back(work.result(), visitor)
-        raise ClientGone
+        return Answer(claimed=False) if work.cancelled() else work.result()
     finally:
         for waiting in (work, gone, left):
             waiting.cancel()

@@ -67,8 +67,8 @@ class Visitor:
 
     @property
     def mark(self) -> str:
-        """Under what a failed attempt of this visitor counts: a bad token shuts out nobody but itself."""
-        return f"{self.address} {self.token_id}" if self.token_id else self.address
+        """Under what a failed attempt of this visitor counts: a bad credential shuts out nobody but itself."""
+        return f"{self.address} {self.token_id or self.principal}"
 
     @property
     def queue(self) -> AsyncShampoo:
@@ -110,9 +110,9 @@ class Visitor:
     ) -> Answer:
         """Call a tool: the contract's result object, with `Meta` beside it.
 
-        ``wait`` lets a claim stay for so many seconds until there is something; cancelling it holds nothing. ``need``
-        is the scope, the tool's own unless given. Raises `ToolError` or `RateLimited`: a bad credential before
-        everything else, then a scope too narrow, then what the contract says.
+        ``wait`` lets a claim stay for so many seconds until there is something; cancelled in the moment of the claim,
+        it gives what it won instead of ending. ``need`` is the scope, the tool's own unless given. Raises `ToolError`
+        or `RateLimited`: a bad credential before everything else, then a scope too narrow, then what the contract says.
         """
         began, code = now(), "ok"
         known = tool if isinstance(tool, str) and tool in self._desk.by_name else "other"
@@ -163,7 +163,7 @@ class Visitor:
         try:
             if spec.name not in BY_NAME:
                 answer = await self.run(extensions.operation(self.caller, spec.name, arguments, fence=fence))
-            elif wait > 0 and spec.name == "job_claim" and self._desk.waiting < self._desk.most_waiting:
+            elif wait > 0 and spec.name == "job_claim":
                 answer = await self._claim_waiting(arguments, now() + wait, beside)
             else:
                 answer = await self.run(self.caller.call(spec.name, arguments, **beside))
@@ -210,7 +210,7 @@ class Visitor:
     async def _claim_when_there_is_work(self, arguments: Any, until: float, beside: dict[str, Any]) -> Answer:
         waiter, pause = new_waiter(), 0.0
         while True:
-            answer = await self._claim_or_give_back(arguments, beside)
+            answer = await self._claim_to_the_end(arguments, beside)
             if answer["claimed"] or now() >= until or self._desk.draining:
                 return answer
             if pause:
@@ -220,22 +220,16 @@ class Visitor:
             woken = await self.run(waiting)
             pause = min(max(0.01, pause * 2), _LONGEST_PAUSE) if woken else 0.0
 
-    async def _claim_or_give_back(self, arguments: Any, beside: dict[str, Any]) -> Answer:
-        """Claim; when the caller hangs up in this very moment, give back what came of it.
-
-        Not what was claimed under an id of the caller's own: whoever repeats the call is promised that very claim.
-        """
-        if beside["request_id"] is not None:
-            return await self.run(self.caller.call("job_claim", arguments, **beside))
+    async def _claim_to_the_end(self, arguments: Any, beside: dict[str, Any]) -> Answer:
+        """Claim; when the wait is cut short in this very moment, see all the same what came of it, and tell."""
         claim = asyncio.ensure_future(self.run(self.caller.call("job_claim", arguments, **beside)))
         try:
             return await asyncio.shield(claim)
         except asyncio.CancelledError:
             answer = await claim
-            if answer["claimed"]:
-                given = {"job_id": answer["job_id"]}
-                await self.run(self.caller.call("job_release", given, fence=answer.meta.fence, holder=beside["holder"]))
-            raise
+            if not answer["claimed"]:
+                raise
+            return answer
 
     # Operators' moves -----------------------------------------------------------------------------------------
 

@@ -345,8 +345,9 @@ def test_callers_that_give_up_while_the_server_stands_still_pile_nothing_up(own:
                     for call in calls:
                         call.cancel()
                     await asyncio.wait(calls)
-                pool = shampoo._wire._home().pool
-                assert len(pool._in_use_connections) <= 8
+                home = shampoo._wire._home()
+                assert len(home.pool._in_use_connections) <= 8
+                assert len(home.packets._leaving) <= 64 + 3
             finally:
                 server.resume()
             assert (await client.job_create(kind="last")).job_id

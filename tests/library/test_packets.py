@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shampoo_queue import AsyncShampoo
-from shampoo_queue.errors import JobNotFound
+from shampoo_queue.errors import JobNotFound, Unavailable
 from tests.conftest import REAL
 from tests.queue import Queue
 
@@ -109,5 +109,35 @@ def test_large_payloads_travel_apart(queue: Queue) -> None:
             claims = await asyncio.gather(*(client.job_claim() for _ in range(12)))
             assert {claim.job_id for claim in claims} == {job.job_id for job in made}
             assert all(claim.payload == payload for claim in claims)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3, 10])
+def test_a_sending_that_somebody_cancels_leaves_nobody_waiting(queue: Queue, steps: int) -> None:
+    async def main() -> None:
+        async with opened(queue) as (_, client):
+            mine = asyncio.current_task()
+            calls = [asyncio.ensure_future(client.job_create(kind="k")) for _ in range(20)]
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            for other in asyncio.all_tasks() - {mine, *calls}:
+                other.cancel()
+            made = await asyncio.wait_for(asyncio.gather(*calls), 20)
+            assert len({job.job_id for job in made}) == 20
+
+    asyncio.run(main())
+    created = [event.entity_id for event in queue.shampoo.history(limit=1000) if event.event == "job.created"]
+    assert len(created) == len(set(created)) == 20
+
+
+def test_a_queue_that_is_closed_in_the_middle_of_a_call_says_so(queue: Queue) -> None:
+    async def main() -> None:
+        async with opened(queue) as (shampoo, client):
+            waits = [asyncio.ensure_future(client.claim_wait(timeout=20)) for _ in range(5)]
+            await asyncio.sleep(0.3)
+            await shampoo.close()
+            found = await asyncio.wait_for(asyncio.gather(*waits, return_exceptions=True), 20)
+            assert {type(one) for one in found} <= {Unavailable}
 
     asyncio.run(main())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import socket
 
 import pytest
 
@@ -299,18 +299,28 @@ def test_only_chunks_are_a_transfer_coding(door: Door, conductor: str) -> None:
         assert door.send(raw + b"2\r\n{}\r\n0\r\n\r\n").status == 400
 
 
-@pytest.mark.parametrize("apart", [False, True], ids=["one packet", "two packets"])
-def test_who_asks_for_an_upgrade_gets_the_plain_answer(door: Door, conductor: str, apart: bool) -> None:
-    """As a client of Java does by default."""
-    headers = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAEAAEAAAAIAAAABAAMAAABk"}
+@pytest.mark.parametrize("pieces", [1, 2, 1000], ids=["one packet", "two packets", "byte by byte"])
+@pytest.mark.parametrize("upgrade", ["Upgrade", "UPGRADE", "upgrade"])
+def test_who_asks_for_an_upgrade_gets_the_plain_answer(door: Door, conductor: str, upgrade: str, pieces: int) -> None:
+    """As a client of Java does by default; also again on the same connection, and for what is sent right behind."""
+    headers = {"Connection": f"{upgrade}, HTTP2-Settings", upgrade: "h2c", "HTTP2-Settings": "AAEAAEAAAAIAAAABAAMAAABk"}
     body = b'{"kind":"a","payload":"\\r\\nUpgrade: h2c"}'
-    raw = door.spelled("POST", "/v1/tools/job_create", body, headers, conductor)
-    cut = len(raw) - len(body) if apart else len(raw)
+    sized = door.spelled("POST", "/v1/tools/job_create", body, headers, conductor)
+    chunked = door.spelled("POST", "/v1/tools/job_create", None, headers | CHUNKED, conductor)
+    chunked += b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+    bare = door.spelled("GET", "/v1/tools", None, headers)
+    raw = sized + chunked + bare + sized
     with door.connected() as connection:
-        connection.sendall(raw[:cut])
-        time.sleep(0.05 * apart)
-        connection.sendall(raw[cut:])
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        size = max(1, len(raw) // pieces)
+        for start in range(0, len(raw), size):
+            connection.sendall(raw[start : start + size])
+        assert [reply.status for reply in several(connection, 4)] == [200] * 4
+        connection.sendall(sized)
         assert answer(connection).status == 200
+
+
+CHUNKED = {"Transfer-Encoding": "chunked", "Content-Type": "application/json"}
 
 
 @pytest.mark.parametrize(

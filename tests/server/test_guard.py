@@ -164,6 +164,9 @@ def test_only_behind_a_proxy_the_last_hop_names_the_address(queue: Queue) -> Non
         assert failed(door, "10.0.0.1") == 401
         assert failed(door, "10.0.0.1, 10.0.0.2") == 401
         assert failed(door, "10.0.0.9, 10.0.0.1") == 429
+        assert failed(door, "10.0.0.2, 10.0.0.1:4000") == 429
+        assert failed(door, "[2001:db8::1]:4000") == 401
+        assert failed(door, "2001:db8::1") == 429
         assert failed(door, "10.0.0.1:4000, nonsense") == 401  # the proxy's own address, then
         assert failed(door, "nonsense") == 429
     with Door(queue.engine.url, failed_per_minute=1) as door:

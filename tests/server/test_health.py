@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from shampoo_queue import __version__
+from shampoo_queue.server.desk import Desk
 from shampoo_queue.server.guard import Rules
 from shampoo_queue.server.serve import Place
 from tests.queue import Engine, Queue
@@ -131,6 +133,28 @@ def test_a_call_that_outlasts_the_grace_time_hears_so_in_the_doors_words(server:
             server.resume()
     assert reply.error == (503, "unavailable")
     assert "may have been carried out" in reply.json["error"]["message"]
+
+
+@pytest.mark.parametrize("key", [None, "a-key"])
+def test_a_claim_that_is_cut_short_tells_what_it_won(server: Server, hurt: Queue, key: str | None) -> None:
+    """As at a stop, while the client is still there: a claim that nobody hears of would stand for its whole lease."""
+    (job_id,) = hurt.create(hurt.principal("boss", "", conductor=True))
+    issued = hurt.shampoo.registry.issue_token("boss").token
+
+    async def story() -> None:
+        async with Desk(server.url) as desk:
+            visitor = await desk.admit(issued)
+            assert not (await visitor.call("job_claim", {"kind": "none"}, door="http"))["claimed"]
+            server.pause()
+            beside = {"request_id": key, "fence": None, "holder": None}
+            claim = asyncio.ensure_future(visitor._claim_to_the_end({}, beside))
+            await asyncio.sleep(0.2)
+            claim.cancel()
+            server.resume()
+            assert (await claim)["job_id"] == job_id
+
+    asyncio.run(story())
+    assert hurt.events(job_id) == ["job.created", "job.claimed"]
 
 
 def test_a_replica_is_said(server: Server, hurt: Queue, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from shampoo_queue.server.answers import Passage
 from shampoo_queue.server.guard import Rules
 from tests.queue import Queue
 from tests.server.conftest import token
@@ -155,6 +156,24 @@ def test_what_was_claimed_under_an_id_is_whoever_repeats_it(
             assert repeated["job_id"] == job_id
             assert queue.events(job_id) == ["job.created", "job.claimed"]
             queue.shampoo.ops.cancel(job_id, "between rounds")
+
+
+@pytest.mark.parametrize("key", ["", "a-key"])
+def test_who_is_found_gone_just_before_the_answer_holds_nothing(
+    door: Door, queue: Queue, conductor: str, worker: str, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    """The server below would drop the answer, and the job would stand under a lease that nobody knows of."""
+    job_id = door.call("job_create", {"kind": "k"}, conductor).json["job_id"]
+    asked = {"Prefer": "wait=30"} | ({"Idempotency-Key": key} if key else {})
+    with monkeypatch.context() as patched, door.connected() as connection:
+        patched.setattr(Passage, "is_gone", lambda _: True)
+        connection.sendall(door.spelled("POST", CLAIM, b"{}", asked, worker))
+        nobody_waits(door, queue)
+        wait_until(lambda: len(queue.events(job_id)) == (2 if key else 3), "what became of the claim")
+    assert queue.events(job_id) == ["job.created", "job.claimed", *([] if key else ["job.released"])]
+    if key:  # it is there for whoever repeats the call
+        repeated = door.call("job_claim", {}, worker, Idempotency_Key=key)
+        assert (repeated.json["job_id"], repeated.headers["idempotency-replayed"]) == (job_id, "true")
 
 
 def test_many_who_wait_do_not_stop_others(queue: Queue, conductor: str, worker: str) -> None:
